@@ -1,0 +1,47 @@
+"""What a resumed run takes over from the attempts before it. Pure functions of the events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from e2e.base.errors import UsageError
+from e2e.base.event import Event
+
+
+def next_attempt(events: Iterable[Event]) -> int:
+    """Attempts count from 1; a kill before ``run.end`` uses up its number too, so every attempt has its own nonce."""
+    return max((int(event["attempt"]) for event in events if event.kind == "run.begin"), default=0) + 1
+
+
+def finished(events: Sequence[Event], *, baseline: bool = True) -> frozenset[str]:
+    """Ids of the cells that need not run again: ended in some attempt.
+
+    With ``baseline`` (all but attached runs) the baseline engine of the cell's engine key must have ended in the same
+    attempt as well: another attempt has another nonce, so its baseline answers other prompts.
+    """
+    engine_keys = {(e["cell"], e["attempt"]): e["engine_key"] for e in events if e.kind == "plan.cell"}
+    baselines = {(e["engine_key"], e["attempt"]) for e in events if e.kind == "baseline.end"}
+    ended = {(e["cell"], e["attempt"]) for e in events if e.kind == "cell.end"}
+    return frozenset(
+        str(cell) for cell, attempt in ended if not baseline or (engine_keys.get((cell, attempt)), attempt) in baselines
+    )
+
+
+def settings_of(events: Iterable[Event]) -> Mapping[str, object]:
+    """The settings of the first attempt, which later ones continue. Raises UsageError when no attempt began."""
+    for event in events:
+        if event.kind == "run.begin":
+            return dict(event["settings"])  # type: ignore[call-overload]
+    raise UsageError("there is nothing to resume: the recording holds no run; start it without --resume")
+
+
+def check_same(before: Mapping[str, object], now: Mapping[str, object], *, ignore: Iterable[str] = ()) -> None:
+    """Raises UsageError when a resumed run would measure something else than the attempts before it."""
+    skip = set(ignore)
+    changed = sorted(key for key in before.keys() | now.keys() if key not in skip and before.get(key) != now.get(key))
+    if changed:
+        key = changed[0]
+        raise UsageError(
+            f"--resume can't change {', '.join(changed)} ({key}: {before.get(key)!r} before, {now.get(key)!r} now); "
+            "leave it out, or start a new run in another --out"
+        )
