@@ -1,0 +1,89 @@
+"""The settings that an engine really runs with, never those that were asked for.
+
+The worker extension reads layout, strides and backend where they are decided; /server_info is the API process's copy,
+which knows neither (facts of vLLM, 3.4), but has the scheduler's settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from e2e.base.errors import EngineAnswer
+from e2e.base.event import Event, Record
+
+#: key of the event -> path in /server_info
+_FROM_SERVER = {
+    "max_num_batched_tokens": ("scheduler_config", "max_num_batched_tokens"),
+    "max_num_seqs": ("scheduler_config", "max_num_seqs"),
+    "chunked_prefill": ("scheduler_config", "enable_chunked_prefill"),
+    "async_scheduling": ("scheduler_config", "async_scheduling"),
+    "enable_prefix_caching": ("cache_config", "enable_prefix_caching"),
+    "block_size": ("cache_config", "block_size"),
+    "num_blocks": ("cache_config", "num_gpu_blocks"),
+    "kv_cache_dtype": ("cache_config", "cache_dtype"),
+    "model": ("model_config", "model"),
+    "dtype": ("model_config", "dtype"),
+    "max_model_len": ("model_config", "max_model_len"),
+    "enforce_eager": ("model_config", "enforce_eager"),
+    "tensor_parallel": ("parallel_config", "tensor_parallel_size"),
+    "kv_connector": ("kv_transfer_config", "kv_connector"),
+    "kv_load_failure_policy": ("kv_transfer_config", "kv_load_failure_policy"),
+}
+
+
+class EngineView(Protocol):
+    """What is asked of an engine; replay's client is one. All raise EngineAnswer when the engine has no such route."""
+
+    def collective_rpc(self, method: str, *args: object) -> list: ...
+
+    def server_info(self) -> dict[str, object]: ...
+
+    def version(self) -> str: ...
+
+
+def observe_engine(client: EngineView, engine: str, record: Record) -> Event:
+    """Records engine.config. What the worker says wins over the API process's copy; what nobody says is absent, and a
+    note tells why."""
+    effective: dict[str, object] = {}
+    versions: dict[str, object] = {}
+    for read in (_version, _server, _worker):
+        try:
+            found = read(client)
+        except EngineAnswer as error:
+            record("note", text=f"Part of the effective configuration can't be read: {error}", engine=engine)
+            continue
+        versions |= found.pop("versions", {})
+        effective |= found
+    return record("engine.config", engine=engine, effective={**effective, "versions": versions})
+
+
+def _version(client: EngineView) -> dict:
+    return {"versions": {"vllm": client.version()}}
+
+
+def _server(client: EngineView) -> dict:
+    info = client.server_info()
+    config = _mapping(info.get("vllm_config"))
+    found: dict[str, object] = {}
+    for key, path in _FROM_SERVER.items():
+        value: object = config
+        for name in path:
+            value = _mapping(value).get(name)
+        if value is not None:
+            found[key] = value.removeprefix("torch.") if isinstance(value, str) else value
+    environment = _mapping(info.get("vllm_env"))
+    if "VLLM_BATCH_INVARIANT" in environment:
+        found["batch_invariant"] = bool(environment["VLLM_BATCH_INVARIANT"])
+    system = _mapping(info.get("system_env"))
+    versions = {"torch": system.get("torch_version"), "python": str(system.get("python_version") or "").split(" ")[0]}
+    return {**found, "versions": {name: version for name, version in versions.items() if version}}
+
+
+def _worker(client: EngineView) -> dict:
+    results = client.collective_rpc("rig_info")
+    return dict(_mapping(results[0] if results else None))
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,137 @@
+"""vLLM's /metrics over one arm, as differences of counters.
+
+Which series there are depends on the vLLM version (0.14 to 0.33): ``prompt_tokens_by_source`` since 0.16, the others in
+all. All of them are the scheduler's plan, not proof of what was loaded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from e2e.base.errors import EngineAnswer
+from e2e.base.event import Record
+
+#: vLLM's sample -> key in metrics.delta, where the two differ by more than prefix and suffix
+_COUNTERS = {
+    "vllm:prompt_tokens_total": "prompt_tokens",
+    "vllm:generation_tokens_total": "generation_tokens",
+    "vllm:prefix_cache_queries_total": "local_queries",
+    "vllm:prefix_cache_hits_total": "local_hits",
+    "vllm:external_prefix_cache_queries_total": "external_queries",
+    "vllm:external_prefix_cache_hits_total": "external_hits",
+    "vllm:num_preemptions_total": "preemptions",
+}
+_BY_SOURCE = "vllm:prompt_tokens_by_source_total"
+_TTFT = "vllm:time_to_first_token_seconds"
+_POLL_S = 0.1
+_SETTLE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Cumulative values, summed over engines and models. ``counters``: keys as in the event metrics.delta; a series
+    that the engine lacks is absent. ``ttft_sum`` in seconds."""
+
+    counters: dict[str, float]
+    ttft_sum: float = 0.0
+    ttft_count: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Snapshot:
+        """EngineAnswer when ``text`` is no Prometheus exposition or none of vLLM's."""
+        counters: dict[str, float] = {}
+        ttft = {"_sum": 0.0, "_count": 0.0}
+        seen = False
+        try:
+            for family in text_string_to_metric_families(text):
+                for sample in family.samples:
+                    seen = seen or sample.name.startswith("vllm:")
+                    key = sample.labels.get("source") if sample.name == _BY_SOURCE else _COUNTERS.get(sample.name)
+                    if key:
+                        counters[key] = counters.get(key, 0.0) + sample.value
+                    elif sample.name in (_TTFT + "_sum", _TTFT + "_count"):
+                        ttft[sample.name.removeprefix(_TTFT)] += sample.value
+        except ValueError as error:
+            raise EngineAnswer(f"/metrics can't be read ({error}); is it a vLLM server?", status=200) from error
+        if not seen:
+            raise EngineAnswer("/metrics has no series of vLLM; is it a vLLM server?", status=200)
+        return cls(counters=counters, ttft_sum=ttft["_sum"], ttft_count=int(ttft["_count"]))
+
+    def since(self, before: Snapshot) -> dict[str, float]:
+        """Differences per counter. A labelled series appears with its first increment, so an absent one was 0."""
+        return {key: _whole(value - before.counters.get(key, 0.0)) for key, value in self.counters.items()}
+
+    def went_back(self, before: Snapshot) -> bool:
+        """Did any counter fall, or vanish: was the engine started anew in between?"""
+        if self.ttft_count < before.ttft_count:
+            return True
+        return any(self.counters.get(key, 0.0) < value for key, value in before.counters.items())
+
+
+def _whole(value: float) -> float | int:
+    return int(value) if value.is_integer() else value
+
+
+class MetricsWindow:
+    """One engine's metrics, arm by arm::
+
+        window = MetricsWindow(client.metrics, record, engine="HND.connector.1")
+        with window.arm(cell=cell.id, arm="external", requests=3):
+            run_arm(...)
+
+    ``read`` gives the text of /metrics. vLLM may count a first token some moments after it sent it, so at the end of
+    an arm the page is read until the TTFT histogram's count has risen by ``requests``, for at most ``limit_s`` seconds.
+    An arm that raises records nothing.
+    """
+
+    def __init__(self, read: Callable[[], str], record: Record, *, engine: str, limit_s: float = 10.0) -> None:
+        self._read = read
+        self._record = record
+        self._engine = engine
+        self._limit_s = limit_s
+
+    @contextmanager
+    def arm(self, *, cell: str | None, arm: str, requests: int) -> Iterator[None]:
+        before = self._settled()
+        yield
+        after = self._poll(
+            lambda now: now.ttft_count >= before.ttft_count + requests or now.went_back(before), self._limit_s
+        )
+        self._record(
+            "metrics.delta",
+            engine=self._engine,
+            cell=cell,
+            arm=arm,
+            requests=requests,
+            counters=after.since(before),
+            ttft={"sum_s": after.ttft_sum - before.ttft_sum, "count": after.ttft_count - before.ttft_count},
+            complete=after.ttft_count >= before.ttft_count + requests,
+            went_back=after.went_back(before),
+        )
+
+    def _settled(self) -> Snapshot:
+        """Two equal readings in a row, so that nothing of an earlier request is counted late; on an engine that others
+        use too, the last one after a while."""
+        seen: list[Snapshot] = []
+
+        def still(now: Snapshot) -> bool:
+            seen.append(now)
+            return len(seen) > 1 and seen[-2] == now
+
+        return self._poll(still, _SETTLE_S)
+
+    def _poll(self, done: Callable[[Snapshot], bool], limit_s: float) -> Snapshot:
+        retry = Retrying(
+            retry=retry_if_result(lambda now: not done(now)),
+            stop=stop_after_delay(limit_s),
+            wait=wait_fixed(_POLL_S),
+            sleep=time.sleep,
+            retry_error_callback=lambda state: state.outcome.result(),
+        )
+        return retry(lambda: Snapshot.parse(self._read()))

@@ -1,0 +1,195 @@
+"""The HTTP client of one engine. The only room that knows ``requests``; its exceptions end here:
+
+connection refused, reset or cut short     EngineCrashed
+no answer within the limit                 EngineTimeout
+an HTTP error, an error inside a stream,
+an answer without its end                  EngineAnswer
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import requests
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_attempt, stop_after_delay, wait_fixed
+from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+from e2e.base.errors import EngineAnswer, EngineCrashed, EngineTimeout, SettingsError
+from e2e.replay.stream import Completion, StreamReader, error_message, events
+
+_CONNECT_S = 10.0
+#: vLLM up to 0.25 answers /reset_prefix_cache with an empty body whether it did or not; asked so often, in case a block
+#: was still held by a store in flight.
+_BLIND_RESETS = 4
+_RESET_PAUSE_S = 0.25
+
+
+class EngineClient:
+    """``url``: without path, such as http://127.0.0.1:8000. ``timeout_s``: limit of one call unless it names its own.
+    Usable from several threads."""
+
+    def __init__(self, url: str, *, timeout_s: float = 120.0) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise SettingsError(f"The engine's address {url!r} is no URL; use http://HOST:PORT.")
+        self.url = url.rstrip("/")
+        self.timeout_s = timeout_s
+        self._session = requests.Session()
+        self._session.trust_env = False  # no proxy or netrc from the environment: settings/ alone reads that
+        # A kept connection that the server drops just as it is used looks like a crash; a new one costs 0.1 ms.
+        self._session.headers["Connection"] = "close"
+
+    def complete(
+        self,
+        token_ids: Sequence[int],
+        *,
+        request_id: str,
+        max_tokens: int,
+        logprobs: int | None = 5,
+        cache_salt: str | None = None,
+        kv_transfer_params: dict[str, object] | None = None,
+        limit_s: float | None = None,
+    ) -> Completion:
+        """Greedy answer of exactly ``max_tokens`` tokens to a prompt given as token ids. ``logprobs``: top entries per
+        token, None for none. ``limit_s``: for the whole answer."""
+        limit_s = self.timeout_s if limit_s is None else limit_s
+        body: dict[str, object] = {
+            "prompt": list(token_ids),
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            "seed": 0,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "return_token_ids": True,
+            "return_tokens_as_token_ids": True,
+        }
+        optional = {"logprobs": logprobs, "cache_salt": cache_salt, "kv_transfer_params": kv_transfer_params}
+        body |= {key: value for key, value in optional.items() if value is not None}
+        reader = StreamReader(request_id, len(token_ids), wants_logprobs=logprobs is not None)
+        sent_ns = time.monotonic_ns()
+        what = f"request {request_id}"
+        with self._answer(
+            "POST", "/v1/completions", what, limit_s, json=body, headers={"X-Request-Id": request_id}, stream=True
+        ) as response:
+            for payload in events(response.iter_content(chunk_size=None)):
+                now_ns = time.monotonic_ns()
+                if now_ns - sent_ns > limit_s * 1e9:
+                    raise _late(what, limit_s)
+                reader.take(payload, now_ns=now_ns)
+            return reader.finish(sent_ns=sent_ns, done_ns=time.monotonic_ns())
+
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids without special tokens, by the engine's own tokenizer."""
+        body = {"prompt": text, "add_special_tokens": False}
+        with self._answer("POST", "/tokenize", "tokenizing", self.timeout_s, json=body) as response:
+            return _json(response)["tokens"]
+
+    def reset_prefix_cache(self, limit_s: float = 30.0, *, external: bool = False) -> tuple[bool | None, int]:
+        """Empties vLLM's own prefix cache (with ``external`` the connector's store too), asked again until it says
+        success: it refuses while blocks are held. Returns (ok, tries); ok is None when vLLM does not tell (up to 0.25).
+        True with ``external`` proves nothing: a connector without a reset counts as success."""
+        last: bool | None = None
+
+        def ask() -> bool | None:
+            nonlocal last
+            path = "/reset_prefix_cache" + ("?reset_external=true" if external else "")
+            with self._answer("POST", path, "resetting the prefix cache", self.timeout_s) as response:
+                last = _json(response)["success"] if response.content.strip() else None
+            return last
+
+        retry = Retrying(
+            retry=retry_if_result(lambda ok: not ok),
+            stop=lambda state: (
+                stop_after_delay(limit_s)(state) or (last is None and stop_after_attempt(_BLIND_RESETS)(state))
+            ),
+            wait=wait_fixed(_RESET_PAUSE_S),
+        )
+        try:
+            retry(ask)
+        except RetryError as error:
+            return last, error.last_attempt.attempt_number
+        return last, retry.statistics["attempt_number"]
+
+    def collective_rpc(self, method: str, *args: object, timeout: float | None = None) -> list:
+        """Calls a method of the worker extension; one JSON result per rank. ``timeout`` in seconds. EngineAnswer when
+        the engine has no such method or runs without VLLM_SERVER_DEV_MODE=1."""
+        limit_s = self.timeout_s if timeout is None else timeout
+        body = {"method": method, "args": list(args), "kwargs": {}, "timeout": limit_s}
+        with self._answer("POST", "/collective_rpc", f"{method} in the workers", limit_s + 5, json=body) as response:
+            return _json(response).get("results") or []
+
+    def health(self, *, limit_s: float = 5.0) -> bool:
+        """Does it answer /health with 200? Never raises."""
+        try:
+            with self._answer("GET", "/health", "the health check", limit_s):
+                return True
+        except (EngineAnswer, EngineCrashed, EngineTimeout):
+            return False
+
+    def server_info(self) -> dict[str, object]:
+        """vLLM's configuration as the API process sees it; needs VLLM_SERVER_DEV_MODE=1."""
+        with self._answer("GET", "/server_info?config_format=json", "its configuration", self.timeout_s) as response:
+            return _json(response)
+
+    def version(self) -> str:
+        with self._answer("GET", "/version", "its version", self.timeout_s) as response:
+            return str(_json(response)["version"])
+
+    def metrics(self) -> str:
+        """The text of /metrics."""
+        with self._answer("GET", "/metrics", "its metrics", self.timeout_s) as response:
+            return response.text
+
+    @contextmanager
+    def _answer(
+        self, verb: str, path: str, what: str, limit_s: float, **options: object
+    ) -> Iterator[requests.Response]:
+        """The response while it is read. Every failure on the way, also while the body is read, becomes one of ours."""
+        timeout = (min(_CONNECT_S, limit_s), limit_s)
+        try:
+            with self._session.request(verb, self.url + path, timeout=timeout, **options) as response:
+                if response.status_code >= 400:
+                    raise _refusal(response, what)
+                yield response
+        except requests.Timeout as error:
+            raise _late(what, limit_s) from error
+        except (requests.RequestException, HTTPError, OSError) as error:
+            # requests reports a read timeout in mid-stream as a ConnectionError around urllib3's own
+            if any(isinstance(arg, ReadTimeoutError) for arg in error.args):
+                raise _late(what, limit_s) from error
+            raise EngineCrashed(
+                f"The connection to {self.url} was lost during {what}; see the engine's log."
+            ) from error
+
+
+def _late(what: str, limit_s: float) -> EngineTimeout:
+    return EngineTimeout(f"The engine did not finish {what} within {limit_s:g} s; see its log or raise the limit.")
+
+
+def _refusal(response: requests.Response, what: str) -> EngineAnswer:
+    status = response.status_code
+    try:
+        cause = error_message(response.json())
+    except ValueError:
+        cause = response.text[:200].strip() or response.reason
+    dev_route = response.url.split("?")[0].endswith(("/collective_rpc", "/reset_prefix_cache", "/server_info"))
+    cure = "start it with VLLM_SERVER_DEV_MODE=1" if status == 404 and dev_route else "see its log"
+    message = f"The engine answered {what} with HTTP {status} ({cause.rstrip('.')}); {cure}."
+    return EngineAnswer(message, status=status, cause=cause)
+
+
+def _json(response: requests.Response) -> dict:
+    try:
+        body = response.json()
+    except ValueError as error:
+        raise _no_json(response) from error
+    if not isinstance(body, dict):
+        raise _no_json(response)
+    return body
+
+
+def _no_json(response: requests.Response) -> EngineAnswer:
+    message = f"{response.url} answered with what is no JSON object; is it a vLLM server?"
+    return EngineAnswer(message, status=response.status_code)

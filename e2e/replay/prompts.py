@@ -1,0 +1,148 @@
+"""Prompts of exact length in tokens, each with a nonce in front, a secret inside and a question about it at the end.
+
+Nothing here depends on how token lists decode: an engine is given the token ids themselves, so pieces are joined as
+tokens and a length is exact by construction. No special token is added: what an engine would put in front of a text is
+no part of a token list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.base.errors import SettingsError
+
+#: Text -> token ids without special tokens. ``folder_tokenizer`` makes one; ``EngineClient.tokenize`` is one.
+Encode = Callable[[str], list[int]]
+
+#: Tokens of the nonce. Drawn from at least 256 different tokens, so 64 bits and more; less than any block size in use,
+#: so the first block of every prompt is its own.
+NONCE_TOKENS = 8
+_LEAST_POOL = 256
+_SECRETS = 900_000
+
+_TELL = "\n\nA note to the reader: the secret number of this text is {secret}. Remember it.\n\n"
+_ASK = "\n\nQuestion: What is the secret number of this text?\nAnswer: The secret number of this text is"
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """``index``: place in the attempt's list for its engine key. ``secret``: six digits that stand in the middle."""
+
+    token_ids: tuple[int, ...]
+    secret: str
+    index: int
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the token ids, written in decimal with commas."""
+        return hashlib.sha256(",".join(map(str, self.token_ids)).encode()).hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+
+def read_documents(paths: Iterable[Path]) -> list[str]:
+    """The texts of the given files, in order of name. SettingsError for a file that is missing, empty or not UTF-8."""
+    documents = []
+    for path in sorted(paths):
+        try:
+            text = path.read_text(encoding="utf-8").strip()
+        except UnicodeDecodeError as error:
+            raise SettingsError(f"The prompt file {path} is not UTF-8 (byte {error.start}); convert it.") from error
+        except OSError as error:
+            raise SettingsError(f"The prompt file {path} can't be read: {error.strerror}; check the path.") from error
+        if not text:
+            raise SettingsError(f"The prompt file {path} is empty; fill it or remove it.")
+        documents.append(text)
+    if not documents:
+        raise SettingsError("There are no prompt files; give a folder with at least one .txt file.")
+    return documents
+
+
+def folder_tokenizer(model: Path) -> Encode:
+    """The tokenizer of a model folder, read from its tokenizer.json. SettingsError when that can't be done."""
+    from tokenizers import Tokenizer  # here, since attach needs none
+
+    path = model / "tokenizer.json"
+    if not path.is_file():
+        raise SettingsError(f"The model folder {model} has no tokenizer.json; give a complete model folder.")
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise SettingsError(f"The tokenizer {path} can't be read: {error}; give a complete model folder.") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def encode(text: str) -> list[int]:
+        return tokenizer.encode(text, add_special_tokens=False).ids
+
+    return encode
+
+
+def build_prompts(documents: Sequence[str], encode: Encode, *, lengths: Sequence[int], nonce: str) -> list[Prompt]:
+    """One prompt per entry of ``lengths`` (tokens, exact). Equal arguments give equal prompts.
+
+    ``nonce`` must be new for every run, attempt and engine key; then no prompt was ever seen by any store, and already
+    the first token differs between the prompts of one list. Prompt i starts with document i, counted in rotation, and
+    runs on into the following ones. SettingsError for a length that can't hold nonce, secret and question, and for
+    documents that are too short.
+    """
+    texts = [encode(text + "\n\n") for text in documents]
+    pool = sorted({token for text in texts for token in text})
+    total = sum(map(len, texts))
+    if len(pool) < max(_LEAST_POOL, len(lengths)):
+        raise SettingsError(
+            f"The prompt files hold {len(pool)} different tokens, but {max(_LEAST_POOL, len(lengths))} are needed;"
+            " give more or longer files."
+        )
+    if lengths and max(lengths) > total:
+        raise SettingsError(
+            f"The prompt files hold {total} tokens, but a prompt of {max(lengths)} is asked for;"
+            " give more or longer files."
+        )
+    seed = _number(nonce)
+    question = encode(_ASK)
+    prompts = []
+    for index, length in enumerate(lengths):
+        secret = str(100_000 + (seed + index * 7919) % _SECRETS)  # 7919 is prime to 900,000: no secret twice
+        body = _body(texts, start=index, tokens=length)
+        token_ids = _join(_nonce_tokens(pool, seed, index), body, encode(_TELL.format(secret=secret)), question, length)
+        prompts.append(Prompt(token_ids=token_ids, secret=secret, index=index))
+    return prompts
+
+
+def least_length(encode: Encode) -> int:
+    """The shortest prompt, in tokens, that holds nonce, secret and question."""
+    return NONCE_TOKENS + len(encode(_TELL.format(secret="100000"))) + len(encode(_ASK)) + 2
+
+
+def _join(front: list[int], body: list[int], tell: list[int], question: list[int], length: int) -> tuple[int, ...]:
+    room = length - len(front) - len(tell) - len(question)
+    if room < 0:
+        raise SettingsError(
+            f"A prompt of {length} tokens can't hold nonce, secret and question; use at least {length - room} tokens."
+        )
+    half = room // 2
+    return tuple(front + body[:half] + tell + body[half:room] + question)
+
+
+def _body(texts: Sequence[list[int]], *, start: int, tokens: int) -> list[int]:
+    body: list[int] = []
+    for offset in range(len(texts)):
+        if len(body) >= tokens:
+            break
+        body += texts[(start + offset) % len(texts)]
+    return body
+
+
+def _nonce_tokens(pool: Sequence[int], seed: int, index: int) -> list[int]:
+    """The first token walks through the pool, so that no two prompts of a list share it; the others are drawn."""
+    drawn = [pool[_number(f"{seed}/{index}/{place}") % len(pool)] for place in range(1, NONCE_TOKENS)]
+    return [pool[(seed + index) % len(pool)], *drawn]
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")
