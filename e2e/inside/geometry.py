@@ -59,7 +59,8 @@ class PagedLayer:
         rank = 4 if packed else 5
         if tensor.dim() != rank:
             raise ValueError(
-                f"vLLM {vllm_version} with {backend} registers KV tensors of rank {rank}, not of shape {tuple(tensor.shape)}."
+                f"vLLM {vllm_version} with {backend} registers KV tensors of rank {rank}, "
+                f"not of shape {tuple(tensor.shape)}."
             )
         token_granular = backend != "CPU_ATTN"
         if packed:
@@ -155,7 +156,7 @@ class PagedLayer:
     def layout(self) -> str:
         """vLLM's name for the physical order, from strides alone: NHD (=LBNHC), HND (=LBHNC), BLNHC, BLHNC, BHLNC or
         LHBNC. One layer can't tell padding between pages from other layers' pages: both read as block-outermost."""
-        blocks, _, n, h, _ = self.logical.stride()
+        blocks, _, _, h, _ = self.logical.stride()
         heads_apart = self.heads > 1 and self.head_major and h > self._run
         if heads_apart and self.num_blocks > 1 and h > blocks:
             return "LHBNC"

@@ -1,13 +1,13 @@
 """Placement: scatter staged KV of a request into the paged cache by slot, and gather it back out for a store.
 
 Shapes, in elements: ``staged`` [L, 2, T, H, D], K at [:, 0] and V at [:, 1], dtype and device of the cache, last axis
-contiguous; it may be a view (of a [2, L, T, H, D] or a token-major [L, T, 2, H, D] buffer). ``layers``: L PagedLayers of
-equal geometry. ``slots``: int64 [T] on the same device, slot = block * block_size + offset; a negative slot is a token
-to skip; equal non-negative slots and slots past the cache are the caller's fault (only ``reference`` and ``kernel`` on a
-CPU notice).
+contiguous; it may be a view (of a [2, L, T, H, D] or a token-major [L, T, 2, H, D] buffer). ``layers``: L PagedLayers
+of equal geometry. ``slots``: int64 [T] on the same device, slot = block * block_size + offset; a negative slot is a
+token to skip; equal non-negative slots and slots past the cache are the caller's fault, which only ``reference``
+notices.
 
-Streams: everything is queued on the current stream, nothing waits for the device. The caller keeps ``staged`` alive until
-then and orders streams by events.
+Streams: everything is queued on the current stream, nothing waits for the device (but see Index on negative slots).
+The caller keeps ``staged`` alive until the work is done, and orders streams by events.
 """
 
 from __future__ import annotations

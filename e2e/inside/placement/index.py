@@ -1,7 +1,7 @@
-"""What an overlapped load does without a kernel: block and offset tensors, index_put per layer, through the logical view.
+"""What an overlapped load does without a kernel: block and offset tensors, index_put per layer.
 
-Follows strides, so it is right for every layout. Costs a few launches per layer (comparison, division, remainder, and one
-index_put each for K and V together).
+Follows strides, so it is right for every layout. Costs one index_put per layer, and a division and a remainder per call
+or per layer.
 """
 
 from __future__ import annotations

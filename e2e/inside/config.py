@@ -1,0 +1,143 @@
+"""The embedded connector's configuration: Maru's keys for ``kv_connector_extra_config``, read strictly.
+
+Maru ignores unknown keys and takes the string "false" for true; here both are refused, since a setting that silently
+does nothing makes a test that proves nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+#: Maru's keys that mean nothing for a double without servers: taken, named in the log, without effect.
+INERT = ("maru_server_url", "maru_instance_id", "maru_eager_map", "maru_chunk_size", "maru_log_timing")
+#: Maru's keys for what the double does not emulate; the value that is harmless is taken.
+REFUSED_UNLESS: dict[str, object] = {
+    "maru_storage_backend": "cxl",
+    "maru_async_store": False,
+    "maru_load_admission_window": 0,
+}
+RENAMED = {
+    "maru_enable_deferred_loading": "maru_async_load",
+    "maru_enable_layerwise_overlap": "maru_overlap_load_with_compute",
+    "maru_enable_write_behind": "maru_async_store",
+}
+USED = (
+    "maru_pool_size", "maru_kv_chunk_tokens", "maru_use_layerwise", "maru_async_load",
+    "maru_overlap_load_with_compute", "maru_overlap_release_after_layers",
+    "embedded_pool_dir", "embedded_pool_path", "embedded_placement", "embedded_pace_s", "embedded_fault",
+)  # fmt: skip
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class RequestSettings:
+    """How one request stores and loads. All of it goes into the chunk key, so settings never feed each other."""
+
+    storage_format: str = "chunkwise"
+    load: str = "sync"
+    overlap: bool = False
+    placement: str = "index"
+    release_after_layers: int = 1
+    cell: str = ""
+    fault: str = ""
+
+    def __post_init__(self) -> None:
+        for name, allowed in {"storage_format": ("chunkwise", "layerwise"), "load": ("sync", "async")}.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; use {' or '.join(allowed)}.")
+        if not isinstance(self.overlap, bool):
+            raise ValueError(f"overlap is {self.overlap!r}; use true or false.")
+        if self.overlap and self.load != "async":
+            raise ValueError("overlap needs load=async (maru_async_load), as in Maru.")
+        if not isinstance(self.release_after_layers, int) or self.release_after_layers < 1:
+            raise ValueError(f"release_after_layers is {self.release_after_layers!r}; use a whole number from 1.")
+
+    def override(self, params: Mapping[str, object] | None) -> RequestSettings:
+        """These defaults with a request's ``kv_transfer_params``; ValueError for anything unknown."""
+        if not params:
+            return self
+        known = {field.name for field in fields(self)}
+        unknown = [key for key in params if key not in known]
+        if unknown:
+            raise ValueError(f"kv_transfer_params has the unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}.")
+        return replace(self, **params)
+
+
+@dataclass(frozen=True)
+class EmbeddedConfig:
+    """``pool_size`` in bytes; ``pace_s`` is the longest time in seconds for which the loader of an overlapped load
+    waits for the forward to reach the layers that are still missing (0: never waits)."""
+
+    pool_dir: str
+    pool_path: str
+    pool_size: int
+    chunk_tokens: int
+    pace_s: float
+    defaults: RequestSettings
+    inert: tuple[str, ...]
+
+
+def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
+    """Reads ``kv_connector_extra_config``. ValueError, one sentence, for a key or value that can't be used."""
+    values = {}
+    for key, value in extra.items():
+        key = RENAMED.get(key, key)
+        if key in REFUSED_UNLESS:
+            if value != REFUSED_UNLESS[key]:
+                raise ValueError(f"{key}={value!r} is not emulated by the embedded connector; leave it out.")
+        elif key in USED or key in INERT:
+            values[key] = value
+        else:
+            near = difflib.get_close_matches(key, [*USED, *INERT, *REFUSED_UNLESS], n=1)
+            hint = f"; did you mean {near[0]}?" if near else "; see facts of Maru's extra config keys."
+            raise ValueError(f"kv_connector_extra_config has the unknown key {key!r}{hint}")
+    if not values.get("embedded_pool_dir"):
+        raise ValueError("embedded_pool_dir is missing: name a folder that scheduler and worker can both write to.")
+    chunk = _whole(values, "maru_kv_chunk_tokens", 256)
+    rounded = max(chunk // block_size, 1) * block_size  # Maru rounds down to whole blocks, at least one
+    overlap = _flag(values, "maru_overlap_load_with_compute")
+    defaults = RequestSettings(
+        storage_format="layerwise" if _flag(values, "maru_use_layerwise") else "chunkwise",
+        load="async" if _flag(values, "maru_async_load") else "sync",
+        overlap=overlap,
+        placement=str(values.get("embedded_placement", "index")),
+        release_after_layers=_whole(values, "maru_overlap_release_after_layers", 1),
+        fault=str(values.get("embedded_fault", "")),
+    )
+    folder = str(values["embedded_pool_dir"])
+    return EmbeddedConfig(
+        pool_dir=folder,
+        pool_path=str(values.get("embedded_pool_path") or f"{folder}/region"),
+        pool_size=size_bytes(values.get("maru_pool_size", 1 << 30)),
+        chunk_tokens=rounded,
+        pace_s=float(values.get("embedded_pace_s", 1.0)),
+        defaults=defaults,
+        inert=tuple(key for key in values if key in INERT),
+    )
+
+
+def size_bytes(value: object) -> int:
+    """An int of bytes, or Maru's ``<float>[K|M|G|T][B]`` with base 1024."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    match = _SIZE.match(str(value))
+    if not match or isinstance(value, bool):
+        raise ValueError(f"{value!r} is no size; use bytes or a number with K, M, G or T, such as 2G.")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+
+
+def _flag(values: Mapping[str, object], key: str) -> bool:
+    value = values.get(key, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"{key} is {value!r}; use true or false without quotes (Maru would take any string for true).")
+    return value
+
+
+def _whole(values: Mapping[str, object], key: str, default: int) -> int:
+    value = values.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{key} is {value!r}; use a whole number from 1.")
+    return value

@@ -1,0 +1,137 @@
+"""The embedded connector: Maru's shape and Maru's keys over a pool of our own. A test double, never a mock of the engine.
+
+``--kv-transfer-config '{"kv_connector": "EmbeddedConnector", "kv_connector_module_path": "e2e.inside.connector", ...}'``
+This class only translates between vLLM's hooks (0.14 to 0.33) and the two halves; see scheduler_side and worker_side.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorMetadata,
+    KVConnectorRole,
+)
+
+from e2e.inside import runtime
+from e2e.inside.config import parse
+from e2e.inside.pool import Pool
+from e2e.inside.scheduler_side import Load, SchedulerSide, Store
+from e2e.inside.worker_side import WorkerSide
+
+log = logging.getLogger("vllm.maru_e2e.embedded")
+
+
+@dataclass
+class StepWork(KVConnectorMetadata):
+    loads: list[Load] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+    preempted: set[str] = field(default_factory=set)
+
+
+class EmbeddedConnector(KVConnectorBase_V1):
+    def __init__(self, vllm_config, role: KVConnectorRole, kv_cache_config=None) -> None:
+        super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
+        self._block_size = vllm_config.cache_config.block_size
+        self._config = parse(vllm_config.kv_transfer_config.kv_connector_extra_config, block_size=self._block_size)
+        self._pool = Pool(self._config.pool_dir, self._config.pool_path, self._config.pool_size)
+        self._scheduler: SchedulerSide | None = None
+        self._worker: WorkerSide | None = None
+        if self._config.inert:
+            log.info("Keys without effect in the embedded connector: %s", ", ".join(self._config.inert))
+        if role == KVConnectorRole.SCHEDULER:
+            self._scheduler = SchedulerSide(
+                self._config, self._pool, space=_space(vllm_config), block_size=self._block_size,
+                ranks=vllm_config.parallel_config.tensor_parallel_size,
+            )  # fmt: skip
+
+    @property
+    def requires_kv_delivery(self) -> bool:
+        return False  # a cache: a dropped store is a later miss, so a preempted request needs no recompute
+
+    # worker
+
+    def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
+        layers = runtime.resolve_layers(self._vllm_config, kv_caches, block_size=self._block_size)
+        rank = self._vllm_config.parallel_config.rank % self._vllm_config.parallel_config.tensor_parallel_size
+        self._worker = WorkerSide(self._config, self._pool, layers, block_size=self._block_size, rank=rank)
+
+    def handle_preemptions(self, preempted) -> None:
+        """Up to 0.18 a set of request ids, since then the step's metadata."""
+        self._worker.preempted(preempted if isinstance(preempted, set) else preempted.preempted)
+
+    def bind_connector_metadata(self, connector_metadata: StepWork) -> None:
+        super().bind_connector_metadata(connector_metadata)
+        self._worker.begin_stores(connector_metadata.stores)
+
+    def start_load_kv(self, forward_context, **kwargs: Any) -> None:
+        self._worker.start_loads(self._get_connector_metadata().loads)
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        self._worker.wait_for_layer(layer_name)
+
+    def save_kv_layer(self, layer_name: str, kv_layer: torch.Tensor, attn_metadata, **kwargs: Any) -> None:
+        self._worker.save_layer(layer_name)
+
+    def wait_for_save(self) -> None:
+        self._worker.end_step()
+
+    def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
+        sent, received = self._worker.finished(finished_req_ids)
+        return sent or None, received or None
+
+    def get_block_ids_with_load_errors(self) -> set[int]:
+        return self._worker.invalid_blocks()
+
+    def shutdown(self) -> None:
+        if self._worker:
+            self._worker.close()
+
+    # evidence, read by the rig through the worker extension
+
+    def rig_evidence(self, after: int) -> dict[str, object]:
+        return {"counters": self._pool.counters(), "loads": self._pool.loads(after)}
+
+    # scheduler
+
+    def get_num_new_matched_tokens(self, request, num_computed_tokens: int) -> tuple[int | None, bool]:
+        return self._scheduler.matched(request, num_computed_tokens)
+
+    def update_state_after_alloc(self, request, blocks, num_external_tokens: int) -> None:
+        self._scheduler.allocated(request, blocks.get_block_ids()[0], num_external_tokens)
+
+    def build_connector_meta(self, scheduler_output) -> StepWork:
+        loads, stores = self._scheduler.step(scheduler_output)
+        return StepWork(loads, stores, set(getattr(scheduler_output, "preempted_req_ids", None) or ()))
+
+    def update_connector_output(self, connector_output) -> None:
+        early = self._scheduler.received(connector_output.finished_recving)
+        if early:
+            connector_output.finished_recving = set(connector_output.finished_recving) - early
+        self._scheduler.sent(connector_output.finished_sending)
+
+    def request_finished(self, request, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
+        return self._scheduler.finished(request.request_id), None
+
+    def reset_cache(self) -> bool:
+        self._pool.clear()
+        return True
+
+
+def _space(vllm_config) -> dict[str, object]:
+    """What two engines must have in common to share KV. Not the layout: objects are in logical order."""
+    model, parallel = vllm_config.model_config, vllm_config.parallel_config
+    return {
+        "model": model.model,
+        "revision": getattr(model, "revision", None),
+        "dtype": str(model.dtype),
+        "kv_dtype": str(vllm_config.cache_config.cache_dtype),
+        "layers": model.get_num_layers(parallel),
+        "heads": model.get_num_kv_heads(parallel),
+        "head_size": model.get_head_size(),
+        "tensor_parallel": parallel.tensor_parallel_size,
+    }

@@ -1,0 +1,80 @@
+"""Worker extension (``--worker-extension-cls``): what the rig asks the worker through POST /collective_rpc.
+
+Every method takes and gives JSON values. The class is mixed into vLLM's worker, so names start with ``rig_``.
+"""
+
+from __future__ import annotations
+
+import platform
+
+import torch
+import vllm
+
+from e2e.inside import runtime
+
+#: Overwritten blocks get values of this size: finite in every dtype but fp8, and far from any real key or value.
+_AMPLITUDE = 100.0
+
+
+class RigExtension:
+    def rig_info(self) -> dict[str, object]:
+        """The effective configuration, read off the registered tensors; see event ``engine.config``."""
+        config = self.vllm_config
+        caches = runtime.registered_kv_caches(config)
+        name, tensor = next(iter(caches.items()))
+        backend, attention_class = runtime.attention_backend(config, name)
+        info: dict[str, object] = {
+            "attention_backend": backend,
+            "attention_class": attention_class,
+            "shape": list(tensor.shape),
+            "stride": list(tensor.stride()),
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "device": str(tensor.device),
+            "num_layers": len(caches),
+            "num_blocks": self._rig_num_blocks(),
+            "block_size": config.cache_config.block_size,
+            "worker": type(self).__qualname__,
+            "runner": f"{type(self.model_runner).__module__}.{type(self.model_runner).__qualname__}",
+            "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
+            "versions": {"vllm": vllm.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        }
+        if torch.cuda.is_available():
+            info["gpu"] = torch.cuda.get_device_name()
+        try:
+            layer = runtime.resolve_layers(config, {name: tensor}, block_size=config.cache_config.block_size)[name]
+            info |= {"layout": layer.layout, "form": layer.form, "heads": layer.heads, "head_size": layer.head_size}
+            info["token_granular"] = layer.token_granular
+        except ValueError as error:
+            info["geometry_error"] = str(error)
+        if (connector := self._rig_connector()) is not None:
+            info["connector"] = f"{type(connector).__module__}.{type(connector).__qualname__}"
+        return info
+
+    def rig_overwrite_free_blocks(self, seed: int) -> dict[str, int]:
+        """Fills every block but the null block 0 with large finite random values. Only for an engine at rest whose
+        local prefix cache was just reset: then all blocks are free. A load that writes nothing then finds garbage, not
+        the right bytes of the run before.
+        """
+        blocks = self._rig_num_blocks()
+        for number, tensor in enumerate(runtime.registered_kv_caches(self.vllm_config).values()):
+            view = tensor if tensor.shape[0] != 2 or tensor.dim() != 5 else tensor.transpose(0, 1)
+            generator = torch.Generator(device=tensor.device).manual_seed(seed * 1009 + number)
+            page = torch.empty(view.shape[1:], dtype=torch.float32, device=tensor.device)
+            page.uniform_(-_AMPLITUDE, _AMPLITUDE, generator=generator)
+            view[1:] = page.to(tensor.dtype)
+        return {"blocks": blocks - 1, "seed": seed}
+
+    def rig_evidence(self, after: int) -> dict[str, object] | None:
+        """What the connector says of itself, or None when it has no such method."""
+        connector = self._rig_connector()
+        ask = getattr(connector, "rig_evidence", None)
+        return ask(after) if ask else None
+
+    def _rig_connector(self):
+        from vllm.distributed.kv_transfer import get_kv_transfer_group, has_kv_transfer_group
+
+        return get_kv_transfer_group() if has_kv_transfer_group() else None
+
+    def _rig_num_blocks(self) -> int:
+        kv_cache_config = getattr(self.model_runner, "kv_cache_config", None)
+        return getattr(kv_cache_config, "num_blocks", None) or self.vllm_config.cache_config.num_gpu_blocks

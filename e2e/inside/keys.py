@@ -1,0 +1,42 @@
+"""Chunk keys: one running hash over the whole prefix, so a chunk's key names everything before it too."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+
+def namespace(parts: Mapping[str, object]) -> bytes:
+    """What must be equal for two engines or requests to share KV: model, dtype, geometry, salt, cell settings."""
+    return json.dumps(dict(parts), sort_keys=True, default=str).encode()
+
+
+def chunk_keys(token_ids: Sequence[int], chunk: int, space: bytes) -> list[str]:
+    """Keys of the whole chunks of ``chunk`` tokens, in order; the partial last chunk has none.
+
+    blake2b-128 over the namespace and the int64 bytes of *all* tokens up to the end of the chunk, as Maru does
+    (Maru: 64 bits and no namespace, so two models or salts collide there).
+    """
+    running = hashlib.blake2b(space, digest_size=16)
+    ids = np.asarray(token_ids, dtype=np.int64)
+    keys = []
+    for end in range(chunk, len(ids) + 1, chunk):
+        running.update(ids[end - chunk : end].tobytes())
+        keys.append(running.copy().hexdigest())
+    return keys
+
+
+def object_names(key: str, storage_format: str, layers: int) -> Iterator[str]:
+    """Names of the objects that hold one chunk: ``<key>``, or ``<key>_L<i>`` for each layer."""
+    if storage_format == "chunkwise":
+        yield key
+    else:
+        yield from (f"{key}_L{layer}" for layer in range(layers))
+
+
+def marker_name(key: str, storage_format: str) -> str:
+    """The name whose presence says that the chunk was stored whole."""
+    return key if storage_format == "chunkwise" else f"{key}_DONE"

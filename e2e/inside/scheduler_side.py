@@ -1,0 +1,158 @@
+"""The connector's half in the scheduler: what to load, what to store, whose blocks must stay.
+
+Pure bookkeeping over the pool's index; it never touches KV. Rules that vLLM sets (0.29 to 0.32 read in source):
+``update_state_after_alloc`` may come twice for one async load, so only its token count decides; a request that is
+aborted while it waits for a load is freed by vLLM when the worker reports the end of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from e2e.inside import keys
+from e2e.inside.config import EmbeddedConfig, RequestSettings
+from e2e.inside.pool import Pool
+
+
+@dataclass
+class Load:
+    """Tokens [first, end) of a request, to be placed in ``blocks`` (the request's whole block table).
+
+    ``keys``: keys of the chunks that cover [0, end); the worker skips those before ``first``.
+    """
+
+    request: str
+    settings: RequestSettings
+    keys: list[str]
+    first: int
+    end: int
+    blocks: list[int]
+
+
+@dataclass
+class Store:
+    """One chunk that this step completes: its key and the blocks that hold its tokens, in order."""
+
+    request: str
+    settings: RequestSettings
+    key: str
+    chunk: int
+    blocks: list[int]
+
+
+@dataclass
+class Tracked:
+    settings: RequestSettings
+    keys: list[str]
+    blocks: list[int] = field(default_factory=list)
+    computed: int = 0
+    stored: int = 0
+    matched: tuple[int, int] = (0, 0)
+    overlapped: bool = False
+
+
+class SchedulerSide:
+    def __init__(self, config: EmbeddedConfig, pool: Pool, *, space: dict[str, object], block_size: int, ranks: int) -> None:
+        """``space``: the namespace that all requests of this engine share; ``ranks``: tensor-parallel ranks, each of
+        which stores its own objects."""
+        self._config, self._pool, self._space, self._block_size, self._ranks = config, pool, space, block_size, ranks
+        self._requests: dict[str, Tracked] = {}
+        self._loads: list[Load] = []
+        self._lingering: set[str] = set()
+
+    def matched(self, request, local: int) -> tuple[int, bool]:
+        """(external tokens beyond ``local``, async?) for a waiting request. The last token is never served."""
+        tracked = self._track(request)
+        if tracked is None:
+            return 0, False
+        usable = tracked.keys[: (request.num_prompt_tokens - 1) // self._config.chunk_tokens]
+        found = min(self._pool.has(self._markers(usable, tracked.settings, rank)) for rank in range(self._ranks))
+        external = max(found * self._config.chunk_tokens - local, 0)
+        tracked.matched = (local, external)
+        self._pool.count(
+            {"lookups": 1, "hit_chunks": found, "miss_chunks": len(usable) - found},
+            storage_format=tracked.settings.storage_format, placement=tracked.settings.placement,
+        )  # fmt: skip
+        return external, external > 0 and tracked.settings.load == "async"
+
+    def allocated(self, request, block_ids: list[int], external: int) -> None:
+        tracked = self._requests.get(request.request_id)
+        if tracked is None or external <= 0:
+            return
+        local = tracked.matched[0]
+        chunks = -(-(local + external) // self._config.chunk_tokens)
+        self._loads.append(
+            Load(request.request_id, tracked.settings, tracked.keys[:chunks], local, local + external, list(block_ids))
+        )
+        tracked.overlapped = tracked.settings.overlap
+        self._pool.count(
+            {"hit_tokens": external}, storage_format=tracked.settings.storage_format, placement=tracked.settings.placement
+        )
+
+    def step(self, output) -> tuple[list[Load], list[Store]]:
+        """What the worker has to do in this step: loads that were allocated, chunks that it completes."""
+        loads, self._loads = self._loads, []
+        stores: list[Store] = []
+        for new in output.scheduled_new_reqs:
+            if (tracked := self._requests.get(new.req_id)) is not None:
+                tracked.blocks = list(new.block_ids[0])
+                stores += self._advance(new.req_id, tracked, new.num_computed_tokens, output)
+        cached = output.scheduled_cached_reqs
+        for i, request_id in enumerate(cached.req_ids):
+            if (tracked := self._requests.get(request_id)) is None:
+                continue
+            fresh = cached.new_block_ids[i]
+            if request_id in cached.resumed_req_ids:
+                tracked.blocks = list(fresh[0]) if fresh else []
+            elif fresh:
+                tracked.blocks += fresh[0]
+            stores += self._advance(request_id, tracked, cached.num_computed_tokens[i], output)
+        return loads, stores
+
+    def received(self, finished: set[str] | None) -> set[str]:
+        """Which of the requests reported as loaded must not be freed yet: they were aborted in between, and their
+        loader may still write. The worker reports them again, as sent, when it is done."""
+        return {request for request in finished or () if request in self._lingering}
+
+    def sent(self, finished: set[str] | None) -> None:
+        self._lingering -= finished or set()
+
+    def finished(self, request_id: str) -> bool:
+        """True: keep this request's blocks until the worker says that its overlapped load has ended."""
+        tracked = self._requests.pop(request_id, None)
+        keep = tracked is not None and tracked.overlapped
+        if keep:
+            self._lingering.add(request_id)
+        return keep
+
+    def _track(self, request) -> Tracked | None:
+        tracked = self._requests.get(request.request_id)
+        if tracked is None:
+            try:
+                settings = self._config.defaults.override(request.kv_transfer_params)
+            except (TypeError, ValueError):
+                # Raising here would kill the engine for one bad request; it is served without the cache, and counted.
+                self._pool.count({"refused_requests": 1}, storage_format="", placement="")
+                return None
+            space = keys.namespace({**self._space, "salt": request.cache_salt, "settings": settings.__dict__})
+            chunk_keys = keys.chunk_keys(request.prompt_token_ids or [], self._config.chunk_tokens, space)
+            tracked = self._requests[request.request_id] = Tracked(settings, chunk_keys)
+        return tracked
+
+    def _advance(self, request_id: str, tracked: Tracked, computed: int, output) -> list[Store]:
+        """Chunks whose last token this step computes, or that a hit brought in and the pool lacks. Whatever the
+        boundaries of the steps, a chunk is stored from the cache once all of it is there."""
+        chunk, blocks_per_chunk = self._config.chunk_tokens, self._config.chunk_tokens // self._block_size
+        whole = min((computed + output.num_scheduled_tokens[request_id]) // chunk, len(tracked.keys))
+        stores = []
+        # A failed load that is recomputed steps back: its chunks have to be stored again.
+        for index in range(min(tracked.stored, computed // chunk), whole):
+            key = tracked.keys[index]
+            if self._pool.has(self._markers([key], tracked.settings, 0)) == 0:
+                blocks = tracked.blocks[index * blocks_per_chunk : (index + 1) * blocks_per_chunk]
+                stores.append(Store(request_id, tracked.settings, key, index, blocks))
+        tracked.stored = whole
+        return stores
+
+    def _markers(self, chunk_keys: list[str], settings: RequestSettings, rank: int) -> list[str]:
+        return [keys.marker_name(f"{key}@{rank}", settings.storage_format) for key in chunk_keys]

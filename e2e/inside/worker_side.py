@@ -1,0 +1,210 @@
+"""The connector's half in the worker: it moves KV between the paged cache and the pool.
+
+Call order that vLLM keeps in a step (facts read in 0.14 to 0.32): preemptions, metadata bound, ``start_loads`` before
+the forward if the step has a sync load, else *after* it (0.29 and newer), per layer ``wait_for_layer`` and
+``save_layer``, ``end_step``, ``finished``, ``invalid_blocks``. So nothing here assumes that loads start first.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import torch
+
+from e2e.inside import keys, placement
+from e2e.inside.config import EmbeddedConfig
+from e2e.inside.geometry import PagedLayer
+from e2e.inside.loader import Job, Loader
+from e2e.inside.pool import Pool, Reservation
+from e2e.inside.scheduler_side import Load, Store
+
+#: Longest wait for one layer inside a forward, in seconds; past it the forward must not go on.
+LAYER_LIMIT_S = 60.0
+log = logging.getLogger("vllm.maru_e2e.embedded")
+
+
+class WorkerSide:
+    def __init__(self, config: EmbeddedConfig, pool: Pool, layers: dict[str, PagedLayer], *, block_size: int, rank: int) -> None:
+        """``layers``: vLLM layer name -> its paged tensor, in any order; index is the number in ``layers.<n>``."""
+        names = sorted(layers, key=_layer_number)
+        self._number = {name: i for i, name in enumerate(names)}
+        self._layers = [layers[name] for name in names]
+        self._config, self._pool, self._block_size, self._rank = config, pool, block_size, rank
+        self._index = placement.get("index", self._device)
+        self._placements = {"index": self._index}
+        self._loader = Loader(
+            pool, self._layers, rank=rank, chunk_tokens=config.chunk_tokens, pace_s=config.pace_s, place=self._place
+        )
+        self._jobs: dict[str, Job] = {}
+        self._invalid: set[int] = set()
+        self._stores: list[Store] = []
+        self._rooms: dict[str, Reservation] = {}
+
+    @property
+    def _device(self) -> torch.device:
+        return self._layers[0].device
+
+    # loads
+
+    def start_loads(self, loads: list[Load]) -> None:
+        for load in loads:
+            job = Job(load, self._slots(load), len(self._layers), load.settings.overlap)
+            if load.settings.load == "sync":
+                self._loader.load_now(job)
+                self._end(job)
+            else:
+                self._jobs[load.request] = job
+                self._loader.submit(job)
+
+    def _slots(self, load: Load) -> torch.Tensor:
+        tokens = torch.arange(load.first, load.end, dtype=torch.int64)
+        blocks = torch.tensor(load.blocks, dtype=torch.int64)
+        return (blocks[tokens // self._block_size] * self._block_size + tokens % self._block_size).to(self._device)
+
+    def _place(self, job: Job, staged: torch.Tensor, group: range) -> int:
+        return self._placement(job.load.settings.placement).scatter(
+            staged, self._layers[group.start : group.stop], job.slots
+        )
+
+    def _placement(self, name: str):
+        if name not in self._placements:
+            self._placements[name] = placement.get(name, self._device)
+        return self._placements[name]
+
+    def wait_for_layer(self, name: str) -> None:
+        """Waits for this layer of *every* load whose request may be in the batch, that is, which was reported: newer
+        vLLM starts loads after the forward, so the step that reads a load is never the one that started it."""
+        layer = self._number[name]
+        for job in self._jobs.values():
+            if not (job.overlap and job.reported) or job.orphaned:
+                continue
+            if not job.seen_by_forward:
+                job.seen_by_forward = True
+                job.pending_at_forward = job.layers - job.landed
+            job.blocking_waits += job.wait_for_layer(layer, LAYER_LIMIT_S)
+
+    def preempted(self, requests: set[str]) -> None:
+        """Their blocks go to others now: a loader that still writes must be done first."""
+        for request in requests & self._jobs.keys():
+            job = self._jobs[request]
+            job.awaited.set()
+            job.wait_for_layer(job.layers - 1, LAYER_LIMIT_S)
+
+    # stores
+
+    def begin_stores(self, stores: list[Store]) -> None:
+        self._stores, self._rooms = stores, {}
+
+    def save_layer(self, name: str) -> None:
+        """Copies this layer of the chunks that this step completes from the paged cache to the pool."""
+        layer, one = self._number[name], self._layers[0]
+        shape = (2, self._config.chunk_tokens, one.heads, one.head_size)
+        per_layer = one.dtype.itemsize * 2 * shape[1] * shape[2] * shape[3]
+        written = []
+        for store in self._stores:
+            key = f"{store.key}@{self._rank}"
+            chunkwise = store.settings.storage_format == "chunkwise"
+            if chunkwise:
+                room = self._room(key, per_layer * len(self._layers), store)
+            else:
+                room = self._room(f"{key}_L{layer}", per_layer, store)
+            if room is None:
+                continue
+            object_view = self._pool.view(room).view(one.dtype)
+            target = object_view.view(2, len(self._layers), *shape[1:])[:, layer] if chunkwise else object_view.view(shape)
+            target.copy_(self._index.gather([self._layers[layer]], self._block_slots(store.blocks))[0])
+            if not chunkwise:
+                written.append((f"{key}_L{layer}", room))
+        if written:
+            self._pool.commit(written)
+
+    def _room(self, name: str, size: int, store: Store) -> Reservation | None:
+        """Room for an object; None when the pool is full, and then for every further object of that chunk."""
+        full = f"full:{store.key}"
+        if name not in self._rooms and full not in self._rooms:
+            room = self._pool.reserve(size)
+            if room is None:
+                self._rooms[full] = Reservation(0, 0, 0)
+                log.warning("The pool is full: chunk %d of %s is not stored; set a larger maru_pool_size.", store.chunk, store.request)
+                self._count({"store_failures": 1}, store.settings)
+            else:
+                self._rooms[name] = room
+        return None if full in self._rooms else self._rooms[name]
+
+    def _block_slots(self, blocks: list[int]) -> torch.Tensor:
+        first = torch.tensor(blocks, dtype=torch.int64)[:, None] * self._block_size
+        return (first + torch.arange(self._block_size)).flatten().to(self._device)
+
+    def end_step(self) -> None:
+        """Registers what this step stored whole, and journals the loads that ended."""
+        for store in self._stores:
+            key = f"{store.key}@{self._rank}"
+            chunkwise = store.settings.storage_format == "chunkwise"
+            names = list(keys.object_names(key, store.settings.storage_format, len(self._layers)))
+            if any(name not in self._rooms for name in names):
+                continue
+            marker = self._rooms[key] if chunkwise else Reservation(0, 0, self._rooms[names[0]].generation)
+            self._pool.commit([(keys.marker_name(key, store.settings.storage_format), marker)])
+            self._count({"stored_chunks": 1, "stored_bytes": sum(self._rooms[name].size for name in names)}, store.settings)
+        self._stores = []
+        for job in self._jobs.values():
+            if job.seen_by_forward and job.finished:
+                self._end(job)
+
+    def _end(self, job: Job) -> None:
+        """Counts and journals a load that has ended, once, and marks its blocks if it failed."""
+        if job.journaled:
+            return
+        job.journaled = True
+        load, one = job.load, self._layers[0]
+        tokens = load.end - load.first
+        size = tokens * job.layers * 2 * one.heads * one.head_size * one.dtype.itemsize
+        if job.failed:
+            self._invalid |= set(load.blocks[load.first // self._block_size : -(-load.end // self._block_size)])
+        self._count({"load_failures": 1} if job.failed else {"loads": 1, "loaded_bytes": size, "places": job.places}, load.settings)
+        self._pool.journal_load(
+            {
+                "request": load.request, "cell": load.settings.cell, "tokens": tokens, "layers": job.layers,
+                "storage_format": load.settings.storage_format, "placement": load.settings.placement,
+                "load": load.settings.load, "overlap": job.overlap, "places": job.places, "failed": job.failed,
+                "pending_at_forward": job.pending_at_forward, "blocking_waits": job.blocking_waits,
+            }
+        )  # fmt: skip
+
+    def _count(self, values: dict[str, int], settings) -> None:
+        self._pool.count(values, storage_format=settings.storage_format, placement=settings.placement)
+
+    # reports
+
+    def finished(self, finished_requests: set[str]) -> tuple[set[str], set[str]]:
+        """(sent, received). A request that ended keeps its blocks until its overlapped load has: then it is "sent"."""
+        sent, received = set(), set()
+        for request, job in list(self._jobs.items()):
+            if request in finished_requests:
+                job.orphaned = True
+                job.awaited.set()
+            if job.orphaned and job.overlap:
+                if job.finished:
+                    sent.add(request)
+            elif not job.reported and job.released:
+                job.reported = True
+                received.add(request)
+            gone = request in sent or (job.reported and not job.overlap)
+            if gone or job.failed:
+                self._end(job)
+            if gone:
+                del self._jobs[request]
+        return sent, received
+
+    def invalid_blocks(self) -> set[int]:
+        invalid, self._invalid = self._invalid, set()
+        return invalid
+
+    def close(self) -> None:
+        self._loader.close()
+
+
+def _layer_number(name: str) -> tuple[int, str]:
+    match = re.search(r"layers\.(\d+)", name)
+    return (int(match[1]) if match else -1, name)
