@@ -14,8 +14,8 @@ import torch
 
 #: Backends whose K/V axis was first up to vLLM 0.22; all split backends have blocks first from 0.23 on.
 _KV_FIRST_UP_TO_0_22 = ("FLASH_ATTN", "FLEX_ATTENTION")
-#: ``STRIDED`` is our own attention backend for CPUs: packed, token-granular, follows strides.
-_BACKENDS = (*_KV_FIRST_UP_TO_0_22, "FLASHINFER", "TRITON_ATTN", "CPU_ATTN", "STRIDED")
+#: ``STRIDED_CPU`` is our own attention backend for CPUs: packed, token-granular, follows strides.
+_BACKENDS = (*_KV_FIRST_UP_TO_0_22, "FLASHINFER", "TRITON_ATTN", "CPU_ATTN", "STRIDED_CPU")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class PagedLayer:
             raise ValueError(
                 f"a KV tensor of shape {tuple(tensor.shape)} is MLA's, which has no K and V to place apart."
             )
-        packed = version >= (0, 26) or (backend == "STRIDED") or (backend == "CPU_ATTN" and version >= (0, 23))
+        packed = version >= (0, 26) or (backend == "STRIDED_CPU") or (backend == "CPU_ATTN" and version >= (0, 23))
         rank = 4 if packed else 5
         if tensor.dim() != rank:
             raise ValueError(
@@ -142,7 +142,7 @@ class PagedLayer:
 
     @cached_property
     def head_major(self) -> bool:
-        """In a page, do all tokens of one head stand before those of the next (HND)?  With one head or one token per
+        """In a page, do all tokens of one head stand before those of the next (HND)? With one head or one token per
         block both orders are the same bytes; then False."""
         _, _, n, h, _ = self.logical.stride()
         return self.heads > 1 and self.block_size > 1 and h > n

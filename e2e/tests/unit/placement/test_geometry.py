@@ -45,7 +45,7 @@ def test_views_share_memory_and_name_the_order(form):
         ("0.23.0", "FLASH_ATTN", (6, 2, 16, 4, 8), "blocks_first"),
         ("0.25.1+cu130", "FLASH_ATTN", (6, 2, 16, 4, 8), "blocks_first"),
         ("0.26.0", "FLASH_ATTN", (6, 4, 16, 16), "packed"),
-        ("0.32.0", "STRIDED", (6, 4, 16, 16), "packed"),
+        ("0.32.0", "STRIDED_CPU", (6, 4, 16, 16), "packed"),
         ("0.23.0", "CPU_ATTN", (6, 4, 16, 16), "packed"),
         ("0.20.0", "CPU_ATTN", (2, 6, 4, 16, 8), "kv_first"),
     ],
