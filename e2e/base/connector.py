@@ -57,7 +57,9 @@ class Adapter(Protocol):
     engine_axes: frozenset[str]
     #: does it have counters of its own, read through the worker extension or otherwise
     has_counters: bool
-    #: does it serve the cold arm too (a planted control such as DecodeBenchConnector)
+    #: the most tokens of a prompt that it can take, or None
+    longest_prompt: int | None
+    #: one line for people
     description: str
 
     def check(self, cell: Cell) -> str | None:

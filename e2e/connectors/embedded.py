@@ -1,0 +1,65 @@
+"""The embedded connector: Maru's shape and configuration keys, and one engine for every cell that can share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from e2e.base.cell import Cell
+from e2e.base.connector import ConnectorConfig, HitRule
+from e2e.connectors.steps import aligned_step
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """``pool_bytes``: size of the pool that one engine start gets."""
+
+    pool_bytes: int = 2 << 30
+
+    name = "embedded"
+    engine_axes = frozenset({"layout", "chunk_tokens", "block_size", "dtype"})
+    axes = engine_axes | {"storage_format", "overlap", "placement", "load", "release_after_layers", "concurrency"}
+    has_counters = True
+    longest_prompt = None
+    description = "the rig's own connector with Maru's configuration keys (a double of Maru, not Maru)"
+
+    def check(self, cell: Cell) -> str | None:
+        return None
+
+    def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
+        """Defaults only: what a cell wants else goes with each request (``request_params``)."""
+        return ConnectorConfig(
+            kv_connector="EmbeddedConnector",
+            module_path="e2e.inside.connector",
+            extra={
+                "maru_kv_chunk_tokens": _chunk(cell),
+                "maru_pool_size": self.pool_bytes,
+                "maru_use_layerwise": False,
+                "maru_async_load": False,
+                "maru_overlap_load_with_compute": False,
+                "maru_overlap_release_after_layers": 1,
+                "embedded_pool_dir": pool_dir,
+                "embedded_placement": "index",
+            },
+        )
+
+    def request_params(self, cell: Cell) -> dict[str, object]:
+        """The cell's id keeps cells of one engine from feeding each other: it is part of the key."""
+        return {
+            "storage_format": cell.settings["storage_format"],
+            "load": cell.settings["load"],
+            "overlap": cell.settings["overlap"] == "on",
+            "placement": cell.settings["placement"],
+            "release_after_layers": cell.get("release_after_layers", 1),
+            "cell": cell.id,
+        }
+
+    def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
+        """Whole chunks, one token held back (facts/maru.md 6 and 10, no. 3)."""
+        return HitRule(granularity=_chunk(cell), hold_back=1)
+
+    def step(self, cell: Cell, *, block_size: int) -> int:
+        return aligned_step(_chunk(cell), block_size)
+
+
+def _chunk(cell: Cell) -> int:
+    return int(cell.get("chunk_tokens", 256) or 256)

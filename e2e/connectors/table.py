@@ -1,0 +1,41 @@
+"""The table of adapters, loaded by name when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from importlib import import_module
+
+from e2e.base.connector import Adapter
+from e2e.base.errors import SettingsError
+from e2e.connectors.generic import load_generic
+
+#: name on the command line -> module:class of its adapter
+ADAPTERS: Mapping[str, str] = {
+    "embedded": "e2e.connectors.embedded:Embedded",
+    "example": "e2e.connectors.example:Example",
+    "decode-bench": "e2e.connectors.decode_bench:DecodeBench",
+}
+
+
+def load(name: str, *, pool_bytes: int | None = None) -> Adapter:
+    """The adapter of a name of the table or of a FILE.toml. Raises SettingsError for anything else.
+
+    ``pool_bytes``: the size of the connector's pool; refused for a connector that has none of its own.
+    """
+    adapter = load_generic(name) if name.endswith(".toml") else _from_table(name)
+    if pool_bytes is None:
+        return adapter
+    if not hasattr(adapter, "pool_bytes"):
+        raise SettingsError(f"connector {adapter.name} has no pool of its own; leave out --pool-size.")
+    return replace(adapter, pool_bytes=pool_bytes)  # type: ignore[type-var]
+
+
+def _from_table(name: str) -> Adapter:
+    if name not in ADAPTERS:
+        close = get_close_matches(name, ADAPTERS, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise SettingsError(f"connector {name!r} is unknown; {hint}Use {', '.join(ADAPTERS)} or a FILE.toml.")
+    module, _, attribute = ADAPTERS[name].partition(":")
+    return getattr(import_module(module), attribute)()

@@ -1,0 +1,147 @@
+"""From a selection to cells, grouped by the engine that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from e2e.base.cell import AXES as ORDER
+from e2e.base.cell import Cell
+from e2e.base.connector import Adapter
+from e2e.base.errors import SettingsError
+from e2e.grid.axes import AXES, Value, derived_load
+from e2e.grid.constraints import why_invalid
+from e2e.grid.selection import Selection
+
+#: Axes that always stand in a cell's id, so that ids stay the same however the grid is narrowed.
+NAMED = ("layout", "storage_format", "overlap", "placement")
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """A combination that was asked for and can't run."""
+
+    settings: Mapping[str, Value]
+    why: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``cells``: unique ids, those of one engine key side by side. ``collapsed``: axes of the selection that mean
+    nothing to the connector, so that their values make no cells of their own."""
+
+    cells: tuple[Cell, ...]
+    invalid: tuple[Invalid, ...] = ()
+    collapsed: tuple[str, ...] = ()
+
+    def require_cells(self) -> Grid:
+        """Raises SettingsError when nothing is left to run."""
+        if not self.cells:
+            first = self.invalid[0]
+            asked = ",".join(f"{axis}={value}" for axis, value in first.settings.items())
+            raise SettingsError(f"no cell is left to run ({asked}: {first.why.rstrip('.')}); widen --cell or --grid.")
+        return self
+
+
+def expand(
+    selection: Selection,
+    adapter: Adapter,
+    *,
+    defaults: Mapping[str, Value] | None = None,
+    fixed: Mapping[str, Value] | None = None,
+) -> Grid:
+    """The cells of a selection for one connector.
+
+    ``defaults`` replace the axes' own (the dtype that suits the device, say). ``fixed`` are values that can't be chosen
+    because the engine is already running (attach): other values are invalid, axes not chosen take them.
+    Raises SettingsError when a --cell names an axis that the connector doesn't have.
+    """
+    _refuse_foreign(selection, adapter)
+    fixed = {axis: value for axis, value in (fixed or {}).items() if axis in adapter.axes}
+    defaults = {**{name: axis.default for name, axis in AXES.items()}, **(defaults or {}), **fixed}
+    asked = {name for values in selection.grid for name in values}
+    points: dict[Cell, None] = {}
+    invalid: dict[Cell, str] = {}
+    for point, chosen in selection.points():
+        settings = _complete(point, chosen, adapter.axes, defaults)
+        for axis, value in fixed.items():
+            if axis not in chosen:
+                settings[axis] = value
+        cell = Cell(settings)
+        why = _why_not_fixed(settings, fixed) or why_invalid(settings) or adapter.check(cell)
+        if why:
+            invalid.setdefault(cell, why)
+        else:
+            points.setdefault(cell)
+    named = _named(points, adapter.axes, defaults)
+    cells = [replace(cell, named=named) for cell in points]
+    groups = list(dict.fromkeys(engine_key(cell, adapter) for cell in cells))
+    return Grid(
+        cells=tuple(sorted(cells, key=lambda cell: groups.index(engine_key(cell, adapter)))),
+        invalid=tuple(Invalid(cell.settings, why) for cell, why in invalid.items()),
+        collapsed=tuple(name for name in ORDER if name in asked and name not in adapter.axes),
+    )
+
+
+def engine_key(cell: Cell, adapter: Adapter) -> str:
+    """The part of a cell that needs an engine of its own; equal keys share one. ``HND``, ``NHD-chunk_tokens_128``."""
+    own = {axis: value for axis, value in cell.settings.items() if axis in adapter.engine_axes}
+    return Cell(own, named=cell.named).id
+
+
+def by_engine(cells: Iterable[Cell], adapter: Adapter) -> dict[str, tuple[Cell, ...]]:
+    """Engine key -> its cells, both in the order of ``cells``."""
+    groups: dict[str, tuple[Cell, ...]] = {}
+    for cell in cells:
+        key = engine_key(cell, adapter)
+        groups[key] = (*groups.get(key, ()), cell)
+    return groups
+
+
+def selector(cell: Cell) -> str:
+    """The --cell value that selects this cell alone from the default grid."""
+    return ",".join(f"{axis}={cell.settings[axis]}" for axis in ORDER if axis in cell.settings and axis in cell.named)
+
+
+def _refuse_foreign(selection: Selection, adapter: Adapter) -> None:
+    for chosen in selection.cells:
+        for name in chosen:
+            if name not in adapter.axes:
+                has = ", ".join(axis for axis in ORDER if axis in adapter.axes)
+                raise SettingsError(f"connector {adapter.name} has no axis {name}; leave it out (it has {has}).")
+
+
+def _complete(
+    point: Mapping[str, Value], chosen: frozenset[str], axes: frozenset[str], defaults: Mapping[str, Value | None]
+) -> dict[str, Value]:
+    """All axes of the connector, in order. Those that mean nothing at this point are dropped, unless a --cell named
+    them: then the constraints say why it can't be."""
+    settings: dict[str, Value] = {}
+    for name in ORDER:
+        if name not in axes:
+            continue
+        if name == "release_after_layers" and name not in chosen and settings.get("overlap") != "on":
+            continue
+        value = point.get(name, defaults.get(name))
+        if name == "load" and value is None:
+            value = derived_load(settings.get("overlap"))
+        if value is not None:
+            settings[name] = value
+    return settings
+
+
+def _why_not_fixed(settings: Mapping[str, Value], fixed: Mapping[str, Value]) -> str | None:
+    for axis, value in fixed.items():
+        if settings.get(axis) != value:
+            return f"the attached engine runs with {axis}={value}."
+    return None
+
+
+def _named(cells: Iterable[Cell], axes: frozenset[str], defaults: Mapping[str, Value | None]) -> tuple[str, ...]:
+    """Axes that stand in every id of this run: the usual four and those where some cell is off its default."""
+
+    def usual(cell: Cell, name: str) -> Value | None:
+        return derived_load(cell.get("overlap")) if name == "load" else defaults.get(name)
+
+    special = {name for cell in cells for name, value in cell.settings.items() if value != usual(cell, name)}
+    return tuple(name for name in ORDER if name in axes and (name in NAMED or name in special))
