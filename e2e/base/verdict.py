@@ -46,6 +46,7 @@ class Reason(Enum):
     PLACEMENT_NOT_USED = ("inconclusive", "the requested placement was not the one that placed the load")
     UNSTABLE_REFERENCE = ("inconclusive", "the reference itself does not repeat, so nothing can be compared with it")
     NO_BASELINE = ("inconclusive", "there is no answer of an engine without a connector to compare with")
+    ANSWER_INCOMPLETE = ("inconclusive", "an answer lacks its tokens or their logprobs, so it can't be compared exactly")
     NO_EXACT_REFERENCE = ("inconclusive", "no arm computed the same steps, and the coarse rule found no difference it could judge")
     NOT_OVERWRITTEN = ("inconclusive", "the free blocks were not overwritten before the external arm, so a load that writes nothing could pass")
     RESET_REFUSED = ("inconclusive", "vLLM did not reset its local cache within the limit")

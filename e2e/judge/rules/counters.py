@@ -1,0 +1,65 @@
+"""Are the counters there, whole and trustworthy? A missing series is never taken for zero."""
+
+from __future__ import annotations
+
+from e2e.base.verdict import Finding, Reason
+from e2e.judge.view import ARMS_OF, CONNECTOR, Arm, CellView, Side
+
+RULE = "counters"
+
+
+def check(view: CellView) -> list[Finding]:
+    findings = []
+    for side in view.sides:
+        for name in ARMS_OF[side.role]:
+            if name in side.arms:
+                findings.extend(_arm(view, side, side.arms[name]))
+    return findings
+
+
+def _arm(view: CellView, side: Side, arm: Arm) -> list[Finding]:
+    where = {"engine": side.role, "arm": arm.name}
+    missing = _missing(view, side, arm)
+    findings = [Finding(RULE, Reason.COUNTERS_MISSING, {**where, "what": missing})] if missing else []
+    if arm.metrics is None:
+        return findings
+    if arm.metrics["went_back"]:
+        findings.append(Finding(RULE, Reason.METRICS_RESET, where))
+    if arm.counter("preemptions"):
+        findings.append(Finding(RULE, Reason.PREEMPTED, {**where, "found": arm.counter("preemptions")}))
+    findings.extend(_prompt_tokens(view, arm, where))
+    if arm.load_failed:
+        failed = arm.connector_counter("load_failures") or sum(bool(load.get("failed")) for load in arm.loads)
+        findings.append(Finding(RULE, Reason.LOAD_FAILED, {**where, "found": failed}))
+    return findings
+
+
+def _missing(view: CellView, side: Side, arm: Arm) -> list[str]:
+    connector = side.role == CONNECTOR
+    missing = [] if arm.predicted("local") is not None else ["expect.hit"]
+    if connector and view.plan.counters and arm.connector_counter("hit_tokens") is None:
+        missing.append("connector hit_tokens")
+    if arm.metrics is None:
+        return [*missing, "metrics"]
+    ttft = arm.metrics["ttft"] or {}
+    if not arm.metrics["complete"] or ttft.get("count") != len(arm.answers) or "sum_s" not in ttft:
+        missing.append("time_to_first_token_seconds")
+    if arm.metrics["requests"] != len(arm.answers):
+        missing.append("requests")
+    if arm.counter("local_cache_hit") is None:
+        missing.append("prompt_tokens_by_source{local_cache_hit}")
+    if connector and arm.external is None:
+        missing.append("prompt_tokens_by_source{external_kv_transfer}")
+    if arm.counter("preemptions") is None:
+        missing.append("num_preemptions")
+    return missing
+
+
+def _prompt_tokens(view: CellView, arm: Arm, where: dict[str, object]) -> list[Finding]:
+    """vLLM must have counted the tokens of our prompts and nobody else's: an attached engine may have other users."""
+    found = arm.counter("prompt_tokens")
+    sent = [view.plan.lengths[prompt] for prompt in arm.answers if prompt in view.prompts]
+    if found is None or len(sent) != len(arm.answers) or found == sum(sent):
+        return []
+    seen = {**where, "source": "vLLM prompt_tokens", "expected": sum(sent), "found": found}
+    return [Finding(RULE, Reason.SOURCES_DISAGREE, seen)]

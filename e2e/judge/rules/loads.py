@@ -1,0 +1,51 @@
+"""What each load really did, as the connector journals it: storage format, load mode, placement, overlap."""
+
+from __future__ import annotations
+
+from e2e.base.verdict import Finding, Reason
+from e2e.judge.rules.effective import plain
+from e2e.judge.view import Arm, CellView
+
+RULE = "loads"
+AXES = ("storage_format", "load", "overlap", "placement")
+
+
+def check(view: CellView) -> list[Finding]:
+    expect = {axis: plain(view.plan.expect[axis]) for axis in AXES if axis in view.plan.expect}
+    if not expect:
+        return []
+    findings = []
+    for arm in view.external_arms:
+        served = [prompt for prompt, hit in arm.expected.items() if hit.external]
+        if len(arm.loads) < len(served):
+            seen = {"axis": "loads", "arm": arm.name, "expected": len(served), "found": len(arm.loads)}
+            findings.append(Finding(RULE, Reason.EFFECTIVE_UNKNOWN, seen))
+        findings.extend(_differing(arm, expect))
+        if expect.get("overlap") == "on" and arm.loads:
+            findings.extend(_overlap(arm))
+    return findings
+
+
+def _differing(arm: Arm, expect: dict[str, object]) -> list[Finding]:
+    findings = []
+    for axis, wanted in expect.items():
+        seen = {"axis": axis, "arm": arm.name, "expected": wanted}
+        if any(axis not in load for load in arm.loads):
+            findings.append(Finding(RULE, Reason.EFFECTIVE_UNKNOWN, seen))
+        found = sorted({str(plain(load[axis])) for load in arm.loads if axis in load and plain(load[axis]) != wanted})
+        if found:
+            reason = Reason.PLACEMENT_NOT_USED if axis == "placement" else Reason.EFFECTIVE_DIFFERS
+            findings.append(Finding(RULE, reason, {**seen, "found": ", ".join(found)}))
+    if "placement" in expect:
+        idle = sum(not load.get("places") for load in arm.loads)
+        if idle:
+            seen = {"axis": "placement", "arm": arm.name, "expected": expect["placement"], "idle_loads": idle}
+            findings.append(Finding(RULE, Reason.PLACEMENT_NOT_USED, seen))
+    return findings
+
+
+def _overlap(arm: Arm) -> list[Finding]:
+    if sum(load.get("blocking_waits") or 0 for load in arm.loads) > 0:
+        return []
+    pending = sum(load.get("pending_at_forward") or 0 for load in arm.loads)
+    return [Finding(RULE, Reason.NO_OVERLAP, {"arm": arm.name, "loads": len(arm.loads), "pending_at_forward": pending})]
