@@ -51,12 +51,8 @@ class Answer:
         """Has tokens, one finite logprob each, and its top logprobs are all there or none."""
         count = len(self.tokens)
         values = [*self.logprobs, *(value for top in self.top for value in top.values())]
-        return (
-            count > 0
-            and len(self.logprobs) == count
-            and len(self.top) in (0, count)
-            and all(map(math.isfinite, values))
-        )
+        whole = count > 0 and len(self.logprobs) == count and len(self.top) in (0, count)
+        return whole and all(map(math.isfinite, values))
 
     @property
     def ttft_s(self) -> float:

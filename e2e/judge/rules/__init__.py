@@ -6,8 +6,19 @@ from collections.abc import Callable
 
 from e2e.base.verdict import Finding
 from e2e.judge.rules import (
-    blind, coarse, complete, counters, digests, effective, exact, failed, fault, hits, loads, preparation,
-)  # fmt: skip
+    blind,
+    coarse,
+    complete,
+    counters,
+    digests,
+    effective,
+    exact,
+    failed,
+    fault,
+    hits,
+    loads,
+    preparation,
+)
 from e2e.judge.view import CellView
 
 Rule = Callable[[CellView], list[Finding]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from e2e.base.verdict import Finding, Reason
 from e2e.judge import compare
-from e2e.judge.view import ARMS_OF, BASELINE, CONNECTOR, Arm, CellView, Side
+from e2e.judge.view import ARMS_OF, BASELINE, Arm, CellView, Side
 
 RULE = "complete"
 

@@ -1,6 +1,6 @@
 """Hits, token for token: the prediction equals what vLLM counts by source, per request and what the connector counts.
 
-vLLM's counters are the scheduler's belief (they rise even when the load then fails), so agreement is needed, not enough.
+vLLM's counters are the scheduler's belief (they rise even when the load fails), so agreement is needed, not enough.
 """
 
 from __future__ import annotations
