@@ -27,8 +27,8 @@ class Invalid:
 
 @dataclass(frozen=True)
 class Grid:
-    """``cells``: unique ids, those of one engine key side by side. ``collapsed``: axes of the selection that mean
-    nothing to the connector, so that their values make no cells of their own."""
+    """``cells``: unique ids, those of one engine key side by side. ``collapsed``: axes of the grid that mean nothing
+    to the connector, or that the attached engine has fixed, so that their values make no cells of their own."""
 
     cells: tuple[Cell, ...]
     invalid: tuple[Invalid, ...] = ()
@@ -53,7 +53,7 @@ def expand(
     """The cells of a selection for one connector.
 
     ``defaults`` replace the axes' own (the dtype that suits the device, say). ``fixed`` are values that can't be chosen
-    because the engine is already running (attach): other values are invalid, axes not chosen take them.
+    because the engine is already running (attach): a --cell with another value is invalid, the grid collapses.
     Raises SettingsError when a --cell names an axis that the connector doesn't have.
     """
     _refuse_foreign(selection, adapter)
@@ -79,7 +79,7 @@ def expand(
     return Grid(
         cells=tuple(sorted(cells, key=lambda cell: groups.index(engine_key(cell, adapter)))),
         invalid=tuple(Invalid(cell.settings, why) for cell, why in invalid.items()),
-        collapsed=tuple(name for name in ORDER if name in asked and name not in adapter.axes),
+        collapsed=tuple(name for name in ORDER if name in asked and (name not in adapter.axes or name in fixed)),
     )
 
 

@@ -1,0 +1,125 @@
+import pytest
+
+from e2e.base.cell import Cell
+from e2e.base.errors import SettingsError
+from e2e.connectors.table import load
+
+CELL = Cell({"layout": "NHD", "block_size": 16})
+WHOLE = """
+[connector]
+name = "mine"
+class = "Mine"
+module_path = "my.mod"
+granularity = 256
+hold_back = 2
+engine_args = ["--enforce-eager"]
+[connector.extra]
+path = "{pool_dir}/kv"
+deep = { list = ["{pool_dir}", 1] }
+[connector.env]
+PYTHONPATH = "/srv/mine"
+"""
+
+
+def write(tmp_path, text):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_whole_file(tmp_path):
+    adapter = load(write(tmp_path, WHOLE))
+    config = adapter.config(CELL, pool_dir="/pool", block_size=16)
+    assert adapter.name == "mine"
+    assert config.as_kv_transfer_config() == {
+        "kv_connector": "Mine",
+        "kv_role": "kv_both",
+        "kv_connector_module_path": "my.mod",
+        "kv_connector_extra_config": {"path": "/pool/kv", "deep": {"list": ["/pool", 1]}},
+        "kv_load_failure_policy": "fail",
+    }
+    assert config.engine_args == ("--enforce-eager",)
+    assert config.env == {"PYTHONPATH": "/srv/mine"}
+    assert adapter.hit_rule(CELL, block_size=16).external(514) == 512
+    assert adapter.step(CELL, block_size=16) == 512
+
+
+def test_least_file_serves_whole_blocks_but_the_last_token(tmp_path):
+    adapter = load(write(tmp_path, '[connector]\nname = "x"\nclass = "X"\ngranularity = "block"'))
+    assert adapter.hit_rule(CELL, block_size=32).external(65) == 64
+    assert adapter.hit_rule(CELL, block_size=32).external(64) == 32
+    assert adapter.config(CELL, pool_dir="/p", block_size=32).module_path is None
+
+
+@pytest.mark.parametrize("args", ['"--max-num-batched-tokens", "4096"', '"--max-num-batched-tokens=4096"'])
+def test_step_of_the_file_is_not_overruled(tmp_path, args):
+    adapter = load(write(tmp_path, f'[connector]\nname = "x"\nclass = "X"\nengine_args = [{args}]'))
+    assert adapter.step(CELL, block_size=16) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("= 1", "is no TOML"),
+        ("", "holds one table [connector]; it has none"),
+        ('[connector]\nname = "x"\nclass = "X"\n[conector]', "it has conector beside it"),
+        ('[connector]\nname = "x"', "connector.class is missing"),
+        (
+            '[connector]\nname = "x"\nclass = "X"\nhold_bak = 1',
+            "connector.hold_bak is unknown; use name, class, module_path",
+        ),
+        (
+            '[connector]\nname = "x"\nclass = "X"\ngranularity = "chunk"',
+            'granularity must be "block" or a number of tokens',
+        ),
+        ('[connector]\nname = "x"\nclass = "X"\ngranularity = 0', 'granularity must be "block" or a number of tokens'),
+        ('[connector]\nname = "x"\nclass = "X"\nhold_back = -1', "connector.hold_back: input should be greater"),
+        (
+            '[connector]\nname = "x"\nclass = "X"\nhold_back = true',
+            "connector.hold_back: input should be a valid integer",
+        ),
+        ('[connector]\nname = "a/b"\nclass = "X"', "connector.name: string should match"),
+        (
+            '[connector]\nname = "x"\nclass = "X"\nengine_args = "--x"',
+            "connector.engine_args: input should be a valid list",
+        ),
+        (
+            '[connector]\nname = "x"\nclass = "X"\n[connector.env]\nA = 1',
+            "connector.env.A: input should be a valid string",
+        ),
+    ],
+)
+def test_bad_files_get_one_sentence_naming_file_and_key(tmp_path, text, sentence):
+    path = write(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_file_and_folder(tmp_path):
+    with pytest.raises(SettingsError, match=r"none\.toml: can't be read \(No such file"):
+        load(str(tmp_path / "none.toml"))
+
+
+def test_file_that_is_not_text(tmp_path):
+    (tmp_path / "b.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SettingsError, match="is no TOML"):
+        load(str(tmp_path / "b.toml"))
+
+
+@pytest.mark.parametrize(("name", "hint"), [("exmaple", "did you mean example? "), ("zzz", "")])
+def test_unknown_name(name, hint):
+    with pytest.raises(SettingsError) as caught:
+        load(name)
+    assert str(caught.value) == (
+        f"connector {name!r} is unknown; {hint}Use embedded, example, decode-bench or a FILE.toml."
+    )
+
+
+def test_pool_size_is_for_connectors_with_a_pool():
+    sized = load("embedded", pool_bytes=1 << 20).config(CELL, pool_dir="/p", block_size=16)
+    assert sized.extra["maru_pool_size"] == 1 << 20
+    with pytest.raises(SettingsError, match="example has no pool of its own"):
+        load("example", pool_bytes=1)
