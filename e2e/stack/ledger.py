@@ -1,0 +1,97 @@
+"""A living run's register: what it starts and makes is on disk before it exists, so that a reaper can end it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from e2e.base.errors import UsageError
+from e2e.stack.owned import ENGINE_MARK, MARK, OWNER_FILE, PREFIX, RunFile, here, stamp
+from e2e.stack.reaper import reap_file
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+_WATCHDOG_LIMIT_S = 10.0
+
+
+class Ledger:
+    """As a context manager it leaves nothing behind: what still runs at the end is killed, what it made is removed."""
+
+    def __init__(self, *, run_id: str, state_dir: Path) -> None:
+        """Raises UsageError when the id can't name a file, a living run has it, or the state folder can't be made."""
+        if not _RUN_ID.fullmatch(run_id):
+            raise UsageError(f"run id {run_id!r} is no name of up to 40 letters, digits, '_', '.' or '-'.")
+        self.run_id = run_id
+        self.path = state_dir / f"{run_id}.json"
+        try:
+            state_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"state folder {state_dir} can't be made: {error.strerror}; set XDG_STATE_HOME."
+            ) from error
+        if (other := RunFile.read(self.path)) and not other.orphaned():
+            raise UsageError(f"run {run_id} is already going on as process {other.owner['pid']}; end it first.")
+        self._file = RunFile(run_id=run_id, where=here(), owner=stamp(os.getpid()))
+        self._file.write(self.path)
+        self._watchdog = _start_watchdog(self.path)
+
+    def marks(self, engine: str) -> dict[str, str]:
+        """Environment that proves whose a process is. SPT_NOENV: vLLM's process titles may not overwrite it."""
+        return {MARK: self.run_id, ENGINE_MARK: engine, "SPT_NOENV": "1"}
+
+    def own_shared_memory(self, paths: set[str]) -> None:
+        """Segments seen open in our processes: once those are dead, nothing else tells them from strangers'."""
+        if new := sorted(paths - set(self._file.shared_memory)):
+            self._file.shared_memory += new
+            self._file.write(self.path)
+
+    def folder(self, parent: Path, name: str) -> Path:
+        """A new empty folder ``parent/maru-e2e-<run id>/name``, removed with all in it when the run ends or dies.
+
+        Raises UsageError when it can't be made.
+        """
+        root = parent.resolve() / f"{PREFIX}{self.run_id}"
+        made = root / name
+        try:
+            if str(root) not in self._file.folders:
+                self._file.folders.append(str(root))
+                self._file.write(self.path)
+                root.mkdir(mode=0o700)
+                (root / OWNER_FILE).write_text(self.run_id)
+            made.mkdir(parents=True)
+        except OSError as error:
+            raise UsageError(f"folder {made} can't be made: {error.strerror}; name another place for it.") from error
+        return made
+
+    def close(self) -> None:
+        """Kills and removes what is left, then forgets the run."""
+        reap_file(self._file, self.path)
+        self._watchdog.stdin.close()
+        try:
+            self._watchdog.wait(timeout=_WATCHDOG_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._watchdog.kill()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _start_watchdog(path: Path) -> subprocess.Popen:
+    """A process in a session of its own that holds a pipe to us and reaps when we die (watchdog.py)."""
+    package_root = str(Path(__file__).resolve().parents[2])
+    env = {key: value for key, value in os.environ.items() if key not in (MARK, ENGINE_MARK)}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, env.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        [sys.executable, "-m", "e2e.stack.watchdog", str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=env,
+        start_new_session=True,
+    )

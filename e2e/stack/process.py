@@ -1,0 +1,276 @@
+"""Engines as processes of this machine: own session, own port on 127.0.0.1, own temporary folder, own log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import psutil
+import requests
+
+from e2e.base.errors import EngineCrashed, EngineRefused, EngineTimeout, SettingsError
+from e2e.base.event import Record
+from e2e.stack.ledger import Ledger
+from e2e.stack.owned import ENGINE_MARK, MARK, marked
+from e2e.stack.reaper import kill, remove_segments, shared_memory_of
+from e2e.stack.root_cause import root_cause
+from e2e.stack.spec import SERVED_MODEL, EngineSpec
+from e2e.stack.waits import Outcome, wait
+
+HOST = "127.0.0.1"
+#: A request for /health may take this long before it counts as no answer. Seconds.
+_PROBE_S = 5.0
+#: Bytes of a log that are read for its cause and its tail.
+_LOG_BYTES = 4 << 20
+_PORT_TAKEN = "address already in use"
+
+
+class HeldPort:
+    """A free port that nobody else is given until the engine listens on it.
+
+    A socket that is bound and never listens: the kernel hands the port to no one who asks for any, refuses one who
+    names it, and lets a server with SO_REUSEADDR (vLLM sets it) bind it beside ours.
+    """
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._socket.bind((HOST, 0))
+        self.port: int = self._socket.getsockname()[1]
+
+    def release(self) -> None:
+        self._socket.close()
+
+
+class ProcessLauncher:
+    """``environ``: what engines inherit. ``python``: the interpreter that has vLLM. ``attempt``: of this run."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        environ: Mapping[str, str],
+        attempt: int = 1,
+        python: str = sys.executable,
+        hold_port: Callable[[], HeldPort] = HeldPort,
+    ) -> None:
+        self.ledger, self.environ, self.attempt, self.python = ledger, environ, attempt, python
+        self.hold_port = hold_port
+
+    def start(self, spec: EngineSpec, *, log_path: Path, record: Record) -> ProcessEngine:
+        """Raises SettingsError when the log can't be written or the interpreter can't be run."""
+        return ProcessEngine(self, spec, log_path=log_path, record=record)
+
+
+class ProcessEngine:
+    """A running API server and its children. See ``launcher.Engine`` for the meaning of each method."""
+
+    def __init__(self, launcher: ProcessLauncher, spec: EngineSpec, *, log_path: Path, record: Record) -> None:
+        self.name, self.spec, self.model = spec.name, spec, SERVED_MODEL
+        self.log_path = log_path.resolve()
+        self._launcher, self._record = launcher, record
+        # short: vLLM puts Unix sockets there, whose whole path may have 107 bytes
+        self._tmp = launcher.ledger.folder(Path(tempfile.gettempdir()), f"t{time.monotonic_ns() // 1000 % 10**9}")
+        self._announced = self._failed = self._stopped = False
+        self._held: HeldPort | None = None
+        self._began_ns = time.monotonic_ns()
+        self._spawn()
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    def _spawn(self) -> None:
+        self._release_port()
+        self._held = self._launcher.hold_port()
+        self.port = self._held.port
+        argv = self.spec.argv(self.port, python=self._launcher.python, host=HOST)
+        if not self._announced:
+            self._announce(argv)
+        try:
+            self.log_path.parent.mkdir(parents=True, exist_ok=True)
+            with self.log_path.open("ab") as log:
+                self._popen = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    cwd=self._tmp,
+                    env=self._environment(),
+                )
+        except OSError as error:
+            self._release_port()
+            raise SettingsError(f"engine {self.name} can't be run: {error.strerror}: {error.filename}.") from error
+
+    def _announce(self, argv: list[str]) -> None:
+        self._announced = True
+        self._record(
+            "engine.start",
+            engine=self.name,
+            engine_key=self.spec.engine_key,
+            role=self.spec.role,
+            attempt=self._launcher.attempt,
+            argv=argv,
+            env=self.spec.settings_env(),
+            launcher="process",
+            log=str(self.log_path),
+        )
+
+    def _environment(self) -> dict[str, str]:
+        env = self.spec.environment(self._launcher.environ)
+        if self.spec.device == "cuda":
+            # torch would put its compile cache under TMPDIR, and lose it with every engine
+            env.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}")
+        env |= {"TMPDIR": str(self._tmp), "VLLM_RPC_BASE_PATH": str(self._tmp), "PYTHONUNBUFFERED": "1"}
+        return env | self._launcher.ledger.marks(self.name)
+
+    def _release_port(self) -> None:
+        if self._held:
+            self._held.release()
+            self._held = None
+
+    def wait_ready(self, limit_s: float) -> None:
+        deadline = time.monotonic() + limit_s
+        outcome = wait(self._ready, dead=lambda: not self.alive(), limit_s=limit_s)
+        if outcome is Outcome.DEAD and self._port_taken():
+            taken = self.port
+            self.log_path.replace(self.log_path.with_suffix(".port-taken.log"))
+            self._spawn()
+            self._record("note", text=f"engine {self.name}: port {taken} was taken in between, now on {self.port}")
+            outcome = wait(self._ready, dead=lambda: not self.alive(), limit_s=deadline - time.monotonic())
+        if outcome is Outcome.READY:
+            self._release_port()
+            self._launcher.ledger.own_shared_memory(shared_memory_of(self._processes()))
+            self._record("engine.ready", engine=self.name, start_s=(time.monotonic_ns() - self._began_ns) / 1e9)
+            return
+        raise self._fail(self._start_error(outcome, limit_s), stage="start")
+
+    def _start_error(self, outcome: Outcome, limit_s: float) -> EngineRefused | EngineTimeout:
+        cause, tail = self.cause(), self.log_tail()
+        if outcome is Outcome.LATE:
+            last = tail.rstrip().rpartition("\n")[2] or "nothing"
+            text = f"engine {self.name} was not ready within {limit_s:.0f} s; its last word: {last}"
+            return EngineTimeout(text, cause=cause or text, log_tail=tail)
+        if self._port_taken():
+            cause = f"port {self.port} on {HOST} was taken by another process between choice and use, twice"
+        cause = cause or f"it ended with {self._exit()} and said nothing"
+        text = f"engine {self.name} ended before it was ready: {cause} (log: {self.log_path})"
+        return EngineRefused(text, cause=cause, log_tail=tail)
+
+    def _ready(self) -> bool:
+        try:
+            if requests.get(f"{self.url}/health", timeout=_PROBE_S).status_code != 200:
+                return False
+        except requests.RequestException:
+            return False
+        return self._listens()
+
+    def _listens(self) -> bool:
+        """Is it ours that answers there? Another server may have got the port."""
+        for process in self._processes():
+            with contextlib.suppress(psutil.Error):
+                for connection in process.net_connections(kind="tcp"):
+                    if connection.status == psutil.CONN_LISTEN and connection.laddr.port == self.port:
+                        return True
+        return False
+
+    def _port_taken(self) -> bool:
+        return _PORT_TAKEN in self._log().lower()
+
+    def alive(self) -> bool:
+        return self._popen.poll() is None
+
+    def check(self, *, settle_s: float = 0.0) -> None:
+        if settle_s and not self._stopped:
+            wait(lambda: not self.alive(), limit_s=settle_s)
+        if self.alive() or self._stopped:
+            return
+        cause = self.cause() or f"it ended with {self._exit()} and said nothing"
+        text = f"engine {self.name} crashed: {cause} (log: {self.log_path})"
+        raise self._fail(EngineCrashed(text, cause=cause, log_tail=self.log_tail()), stage="run")
+
+    def _fail(
+        self, error: EngineRefused | EngineTimeout | EngineCrashed, *, stage: str
+    ) -> EngineRefused | EngineTimeout | EngineCrashed:
+        if not self._failed:
+            self._failed = True
+            self._record(
+                "engine.failed",
+                engine=self.name,
+                stage=stage,
+                error=type(error).__name__,
+                cause=error.cause,
+                log_tail=error.log_tail,
+            )
+        return error
+
+    def _exit(self) -> str:
+        code = self._popen.poll()
+        if code is None or code >= 0:
+            return f"exit code {code}"
+        hint = " (out of memory?)" if -code == signal.SIGKILL else ""
+        return f"{signal.Signals(-code).name}{hint}"
+
+    def cause(self) -> str:
+        return root_cause(self._log())
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(self._log().splitlines()[-lines:])
+
+    def _log(self) -> str:
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(max(0, self.log_path.stat().st_size - _LOG_BYTES))
+                return log.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    def _processes(self) -> list[psutil.Process]:
+        """The server, its descendants, and whatever else carries our marks: one that left the tree too."""
+        found = {}
+        with contextlib.suppress(psutil.Error):
+            leader = psutil.Process(self._popen.pid)
+            if self._popen.poll() is None:
+                found = {process.pid: process for process in (leader, *leader.children(recursive=True))}
+        run_id = self._launcher.ledger.run_id
+        for process in marked(ENGINE_MARK, self.name):
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get(MARK) == run_id:
+                    found[process.pid] = process
+        return list(found.values())
+
+    def stop(self, limit_s: float = 20.0) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        began_ns = time.monotonic_ns()
+        processes, was_alive = self._processes(), self.alive()
+        segments = shared_memory_of(processes)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._popen.pid, signal.SIGINT)
+        _, left = psutil.wait_procs(processes, timeout=limit_s)
+        left += [process for process in self._processes() if process not in left]
+        kill(left)
+        self._popen.poll()
+        self._release_port()
+        remove_segments(segments)
+        shutil.rmtree(self._tmp, ignore_errors=True)
+        stop_s = (time.monotonic_ns() - began_ns) / 1e9
+        self._record("engine.stop", engine=self.name, graceful=was_alive and not left, stop_s=stop_s)
+
+    def __enter__(self) -> ProcessEngine:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()

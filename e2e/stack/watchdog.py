@@ -1,0 +1,35 @@
+"""The reaper that outlives a run: ``python -m e2e.stack.watchdog FILE``, with a pipe to the run as standard input.
+
+The pipe ends when the run does, however it died. If the run's file is still there then, nobody cleaned up. The owner
+is looked at too, once a second, since a forked child of the run may hold the pipe open.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+
+from e2e.stack.owned import RunFile
+from e2e.stack.reaper import reap_file
+from e2e.stack.waits import Outcome, wait
+
+#: The kernel closes a dying process's files before the process is gone.
+DEATH_LIMIT_S = 30.0
+
+
+def main(path: Path) -> None:
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_IGN)
+    while (run := RunFile.read(path)) and not run.orphaned():
+        readable, _, _ = select.select([sys.stdin], [], [], 1.0)
+        if readable and not os.read(sys.stdin.fileno(), 1):
+            break
+    if run and wait(run.orphaned, limit_s=DEATH_LIMIT_S) is Outcome.READY and (latest := RunFile.read(path)):
+        reap_file(latest, path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
