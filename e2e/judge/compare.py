@@ -101,7 +101,7 @@ def served(side: Side, arm: str, prompt: int) -> int | None:
     if side.reports_cached:
         return 0
     expected = found.expected.get(prompt)
-    counted = (found.counter("local_cache_hit"), found.external or (0 if side.role == BASELINE else found.external))
+    counted = (found.local, found.external or (0 if side.role == BASELINE else found.external))
     predicted = (found.predicted("local"), found.predicted("external"))
     return None if expected is None or counted != predicted or None in counted else expected.local + expected.external
 

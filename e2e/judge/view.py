@@ -101,6 +101,7 @@ class Arm:
         return None if value is None else int(value)
 
     def connector_counter(self, name: str) -> int | None:
+        """Delta of one of the connector's own counters; None where it is missing (it starts when it rises)."""
         value = self.evidence["counters"].get(name) if self.evidence else None
         return None if value is None else int(value)
 
@@ -113,6 +114,12 @@ class Arm:
         if not self.expected or self.expected.keys() != self.answers.keys():
             return None
         return sum(getattr(expected, source) for expected in self.expected.values())
+
+    @property
+    def local(self) -> int | None:
+        """Tokens of vLLM's own prefix cache: by source since 0.16, else that cache's hits."""
+        by_source = self.counter("local_cache_hit")
+        return self.counter("local_hits") if by_source is None else by_source
 
     @property
     def external(self) -> int | None:

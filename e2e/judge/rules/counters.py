@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from e2e.base.verdict import Finding, Reason
-from e2e.judge.view import ARMS_OF, CONNECTOR, Arm, CellView, Side
+from e2e.judge.view import ARMS_OF, CONNECTOR, EXTERNAL_ARMS, Arm, CellView, Side
 
 RULE = "counters"
 
@@ -37,7 +37,7 @@ def _arm(view: CellView, side: Side, arm: Arm) -> list[Finding]:
 def _missing(view: CellView, side: Side, arm: Arm) -> list[str]:
     connector = side.role == CONNECTOR
     missing = [] if arm.predicted("local") is not None else ["expect.hit"]
-    if connector and view.plan.counters and arm.connector_counter("hit_tokens") is None:
+    if connector and view.plan.counters and _silent(arm):
         missing.append("connector hit_tokens")
     if arm.metrics is None:
         return [*missing, "metrics"]
@@ -46,13 +46,18 @@ def _missing(view: CellView, side: Side, arm: Arm) -> list[str]:
         missing.append("time_to_first_token_seconds")
     if arm.metrics["requests"] != len(arm.answers):
         missing.append("requests")
-    if arm.counter("local_cache_hit") is None:
+    if arm.local is None:
         missing.append("prompt_tokens_by_source{local_cache_hit}")
     if connector and arm.external is None:
         missing.append("prompt_tokens_by_source{external_kv_transfer}")
     if arm.counter("preemptions") is None:
         missing.append("num_preemptions")
     return missing
+
+
+def _silent(arm: Arm) -> bool:
+    """Before the first hit there may be no counter of hits yet, but in an external arm there must be."""
+    return arm.evidence is None or (arm.name in EXTERNAL_ARMS and arm.connector_counter("hit_tokens") is None)
 
 
 def _prompt_tokens(view: CellView, arm: Arm, where: dict[str, object]) -> list[Finding]:

@@ -24,7 +24,7 @@ def check(view: CellView) -> list[Finding]:
 
 
 def _local(side: Side, arm: Arm) -> list[Finding]:
-    expected, found = arm.predicted("local"), arm.counter("local_cache_hit")
+    expected, found = arm.predicted("local"), arm.local
     if expected is None or found is None or expected == found:
         return []
     reason = Reason.COLD_NOT_COLD if arm.name == "cold" else Reason.LOCAL_HIT_DIFFERS
@@ -79,6 +79,8 @@ def _requests(side: Side, arm: Arm) -> list[Finding]:
 def _connector(view: CellView, arm: Arm) -> list[Finding]:
     """The connector's own counters, where the adapter says that it has some."""
     found, counted = arm.connector_counter("hit_tokens"), arm.external
+    if found is None and arm.evidence is not None and arm.name not in EXTERNAL_ARMS:
+        found = 0
     if not view.plan.counters or found is None or counted is None or found == counted:
         return []
     return [_finding(Reason.SOURCES_DISAGREE, view.connector, arm, "connector", counted, found)]
