@@ -1,0 +1,33 @@
+"""Writes the files of a report; each appears whole, by rename."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from e2e.base.errors import UsageError
+from e2e.base.event import Event
+from e2e.base.judgement import Judgement
+from e2e.report import junit, markdown, report_json
+from e2e.report.facts import facts
+
+RENDERERS = {"report.json": report_json.render, "junit.xml": junit.render, "report.md": markdown.render}
+
+
+def write_reports(events: Sequence[Event], judgement: Judgement, *, directory: Path) -> None:
+    """report.json, junit.xml and report.md. The same recording gives the same bytes. UsageError when the folder can't
+    be written."""
+    of_run = facts(events)
+    for name, render in RENDERERS.items():
+        put(directory / name, render(of_run, judgement))
+
+
+def put(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(text, encoding="utf-8")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise UsageError(f"can't write {path} ({error.strerror}); choose another folder by --out") from error

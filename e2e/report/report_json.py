@@ -1,0 +1,103 @@
+"""report.json, checked against its schema before anyone sees it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
+from importlib.resources import files
+
+import jsonschema
+
+from e2e.base.errors import RigError
+from e2e.base.judgement import CellJudgement, Judgement
+from e2e.base.verdict import Verdict
+from e2e.report.facts import RunFacts
+from e2e.report.reproduce import reproduce
+from e2e.report.sentences import sentence
+
+SCHEMA_ID = "maru-e2e/report/1"
+
+
+@cache
+def schema() -> Mapping[str, object]:
+    return json.loads(files("e2e.report").joinpath("report.schema.json").read_text(encoding="utf-8"))
+
+
+def report(facts: RunFacts, judgement: Judgement) -> dict[str, object]:
+    """The report as JSON values. RigError when it breaks its own schema."""
+    document = plain(
+        {
+            "schema": SCHEMA_ID,
+            "run": facts.run,
+            "engines": facts.engines,
+            "cells": [_cell(cell, facts.settings) for cell in judgement.cells],
+            "invalid": facts.invalid,
+            "notes": facts.notes,
+            "summary": summary(judgement),
+        }
+    )
+    try:
+        jsonschema.validate(document, schema())
+    except jsonschema.ValidationError as error:
+        raise RigError(f"report.json breaks its schema at {error.json_path}: {error.message}") from error
+    return document
+
+
+def render(facts: RunFacts, judgement: Judgement) -> str:
+    return json.dumps(report(facts, judgement), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def summary(judgement: Judgement) -> dict[str, object]:
+    counts = {verdict.value: sum(cell.verdict is verdict for cell in judgement.cells) for verdict in Verdict}
+    identical = sum(cell.first_generation == "identical" for cell in judgement.cells)
+    return {
+        "verdict": judgement.verdict.value,
+        "exit_code": judgement.exit_code,
+        "cells": len(judgement.cells),
+        **counts,
+        "first_generation_identical": identical,
+    }
+
+
+def _cell(cell: CellJudgement, settings: Mapping[str, object]) -> dict[str, object]:
+    return {
+        "id": cell.id,
+        "settings": cell.settings,
+        "effective": cell.effective,
+        "engine_key": cell.engine_key,
+        "adapter": cell.adapter,
+        "attempt": cell.attempt,
+        "verdict": cell.verdict.value,
+        "reason": None if cell.reason is None else cell.reason.slug,
+        "findings": [
+            {
+                "rule": finding.rule,
+                "verdict": finding.verdict.value,
+                "reason": finding.reason.slug,
+                "sentence": sentence(finding),
+                "evidence": finding.evidence,
+            }
+            for finding in cell.findings
+        ],
+        "first_generation": cell.first_generation,
+        "hits": asdict(cell.hits),
+        "oracle": asdict(cell.oracle),
+        "ttft": asdict(cell.ttft),
+        "blind": cell.blind,
+        "fault": cell.fault,
+        "reproduce": reproduce(cell.settings, settings),
+    }
+
+
+def plain(value: object) -> object:
+    """JSON values only: a number that JSON doesn't have becomes null, anything foreign its text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, (str, int, bool, type(None))) else str(value)

@@ -1,0 +1,82 @@
+"""The figures of one cell as short texts, the same on the console and in report.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from e2e.base.judgement import CellJudgement, Judgement
+from e2e.base.verdict import Verdict
+from e2e.report.sentences import verdict_text
+
+HEADINGS = ("cell", "verdict", "first generation", "hits", "max logprob diff", "TTFT cold", "external", "speed-up")
+NONE = "-"
+
+
+@dataclass(frozen=True)
+class Row:
+    cell: str
+    verdict: str
+    first_generation: str
+    hits: str
+    max_logprob_diff: str
+    cold: str
+    external: str
+    speedup: str
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (
+            self.cell, self.verdict, self.first_generation, self.hits, self.max_logprob_diff, self.cold,
+            self.external, self.speedup,
+        )  # fmt: skip
+
+
+def row(cell: CellJudgement) -> Row:
+    return Row(
+        cell=cell.id,
+        verdict=verdict_text(cell),
+        first_generation=cell.first_generation or NONE,
+        hits=hits(cell),
+        max_logprob_diff=_difference(cell.oracle.max_logprob_diff),
+        cold=_number(cell.ttft.cold_s, "{:.2f} s"),
+        external=_number(cell.ttft.external_s, "{:.2f} s"),
+        speedup=_number(cell.ttft.speedup, "{:.2f}x"),
+    )
+
+
+def hits(cell: CellJudgement) -> str:
+    """``4608 = 4608 = 4608`` (predicted, vLLM, connector); sources that say nothing are left out."""
+    known = [h for h in (cell.hits.predicted, cell.hits.engine, cell.hits.connector) if h is not None]
+    if not known:
+        return NONE
+    return str(known[0]) if len(set(known)) == 1 else " / ".join(map(str, known))
+
+
+def claim(cell: CellJudgement) -> str:
+    """``fast but wrong: 3.10x would have been claimed`` for a corrupt cell that looked like a gain, else empty."""
+    claimed = cell.ttft.claimed_speedup
+    if cell.verdict is not Verdict.CORRUPT or claimed is None or claimed <= 1:
+        return ""
+    return f"fast but wrong: a speed-up of {claimed:.2f}x would have been claimed"
+
+
+def verdict_line(judgement: Judgement) -> str:
+    """``16 of 16 pass, first generation identical in 16``, or what there is of each verdict, worst first."""
+    total = len(judgement.cells)
+    if not total:
+        return "inconclusive: the recording has no cell"
+    counts = {v: sum(cell.verdict is v for cell in judgement.cells) for v in Verdict}
+    worst = sorted((v for v in Verdict if v is not Verdict.PASS and counts[v]), key=lambda v: -v.weight)
+    parts = [f"{counts[v]} {v.value}" for v in worst]
+    identical = sum(cell.first_generation == "identical" for cell in judgement.cells)
+    parts += [f"{counts[Verdict.PASS]} of {total} pass", f"first generation identical in {identical}"]
+    return ", ".join(parts)
+
+
+def _difference(value: float | None) -> str:
+    """0.000000 stands for exactly zero: what rounds to it is written out."""
+    return _number(value, "{:.1e}" if value and value < 1e-6 else "{:.6f}")
+
+
+def _number(value: float | None, form: str) -> str:
+    return NONE if value is None else form.format(value)

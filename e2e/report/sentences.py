@@ -1,0 +1,134 @@
+"""Finding -> one sentence. The only place where evidence becomes prose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from e2e.base.judgement import CellJudgement
+from e2e.base.verdict import Finding, Reason
+
+Evidence = Mapping[str, object]
+
+
+def sentence(finding: Finding) -> str:
+    """What the reason means, then what was seen: ``The engine crashed: OutOfMemoryError (HND.connector.1, run).``"""
+    detail = _DETAILS.get(finding.reason, _listed)(finding.evidence)
+    meaning = finding.reason.sentence[0].upper() + finding.reason.sentence[1:]
+    return f"{meaning}: {detail.rstrip('.')}." if detail else f"{meaning}."
+
+
+def headline(cell: CellJudgement) -> str:
+    """The worst finding of a cell as a sentence; empty for a pass."""
+    return sentence(cell.findings[0]) if cell.findings else ""
+
+
+def verdict_text(cell: CellJudgement) -> str:
+    """``corrupt: logprobs differ``."""
+    return cell.verdict.value if cell.reason is None else f"{cell.verdict.value}: {cell.reason.slug}"
+
+
+def _where(seen: Evidence) -> str:
+    """``baseline engine, arm external, prompt 2`` as far as it is there."""
+    parts = ["baseline engine" if seen.get("engine") == "baseline" else ""]
+    parts += [f"{key} {seen[key]}" for key in ("arm", "prompt") if seen.get(key) is not None]
+    prompts = seen.get("prompts")
+    if isinstance(prompts, (list, tuple)) and prompts:
+        parts.append(f"prompt{'s' if len(prompts) > 1 else ''} {', '.join(map(str, prompts))}")
+    return ", ".join(part for part in parts if part)
+
+
+def _join(where: str, what: str) -> str:
+    return f"{where}: {what}" if where and what else where or what
+
+
+def _difference(seen: Evidence) -> str:
+    expected, found = [*_pair(seen.get("logprobs")), None, None][:2]
+    at = f"output position {seen.get('position')}"
+    if seen.get("kind") == "tokens":
+        what = f"token {seen.get('found')} ({_number(found)}) instead of {seen.get('expected')} ({_number(expected)})"
+    elif seen.get("kind") == "logprobs":
+        what = f"token {seen.get('found')} has logprob {_number(found)} instead of {_number(expected)}"
+    else:
+        what = "the logprobs of tokens that were not chosen differ"
+    text = f"{at}: {what}, compared with {seen.get('reference')}"
+    if "noise" in seen:
+        lead = "the found token is not among the reference's top"
+        if seen.get("lead") is not None:
+            lead = f"the expected token leads by {_number(seen['lead'])}"
+        text += f"; {lead}, the baseline's own noise is {_number(seen['noise'])}"
+    return _join(_where(seen), text)
+
+
+def _pair(values: object) -> list[object]:
+    return list(values) if isinstance(values, (list, tuple)) else []
+
+
+def _number(value: object) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else "none" if value is None else str(value)
+
+
+def _hit(seen: Evidence) -> str:
+    if seen.get("source") == "prediction":
+        return _join(_where(seen), "too short for the connector, which serves no token of it")
+    if "expected" in seen:
+        source = {"request": "the request reports", "connector": "the connector counts"}.get(
+            str(seen.get("source")), f"{seen.get('source')} counts"
+        )
+        return _join(_where(seen), f"{seen['expected']} tokens were to be served, {source} {seen.get('found')}")
+    return _listed(seen)
+
+
+def _disagree(seen: Evidence) -> str:
+    if "expected" in seen:
+        return _join(
+            _where(seen), f"{seen['expected']} tokens expected, {seen.get('source')} counts {seen.get('found')}"
+        )
+    return _listed(seen)
+
+
+def _missing(seen: Evidence) -> str:
+    what = seen.get("what")
+    return _join(_where(seen), ", ".join(map(str, what)) if isinstance(what, (list, tuple)) else str(what or ""))
+
+
+def _failed(seen: Evidence) -> str:
+    at = ", ".join(str(seen[key]) for key in ("engine", "stage") if seen.get(key))
+    where = ", ".join(part for part in (at, _where({k: v for k, v in seen.items() if k != "engine"})) if part)
+    cause = " ".join(str(seen.get("cause") or seen.get("error") or "no cause known").split()).rstrip(".")
+    return f"{cause} ({where})" if where else cause
+
+
+def _setting(seen: Evidence) -> str:
+    wanted, found = seen.get("expected"), seen.get("found")
+    if "baseline" in seen:
+        return f"{seen.get('axis')} is {found} with the connector, but {seen['baseline']} on the baseline engine"
+    if "idle_loads" in seen:
+        return _join(_where(seen), f"{seen['idle_loads']} loads placed nothing by {wanted}")
+    if found is None:
+        return _join(_where(seen), f"{seen.get('axis')}" + ("" if wanted is None else f" ({wanted} was asked for)"))
+    return _join(_where(seen), f"{seen.get('axis')} is {found}, {wanted} was asked for")
+
+
+def _listed(seen: Evidence) -> str:
+    where = _where(seen)
+    rest = {k: v for k, v in seen.items() if k not in ("engine", "arm", "prompt", "prompts") and v is not None}
+    return _join(where, ", ".join(f"{key} {value}" for key, value in rest.items()))
+
+
+_DETAILS: dict[Reason, Callable[[Evidence], str]] = {
+    **dict.fromkeys(
+        (
+            Reason.TOKENS_DIFFER,
+            Reason.LOGPROBS_DIFFER,
+            Reason.BEYOND_NOISE,
+            Reason.FIRST_ANSWER_DIFFERS,
+            Reason.UNSTABLE_REFERENCE,
+        ),
+        lambda seen: _difference(seen) if "position" in seen else _missing(seen),
+    ),
+    **dict.fromkeys((Reason.NO_HIT, Reason.PARTIAL_HIT, Reason.COLD_NOT_COLD, Reason.LOCAL_HIT_DIFFERS), _hit),
+    Reason.SOURCES_DISAGREE: _disagree,
+    **dict.fromkeys((Reason.COUNTERS_MISSING, Reason.NOT_RUN, Reason.NO_BASELINE, Reason.ANSWER_INCOMPLETE), _missing),
+    **dict.fromkeys((Reason.ENGINE_REFUSED, Reason.ENGINE_CRASHED, Reason.ENGINE_HUNG, Reason.REQUEST_FAILED), _failed),
+    **dict.fromkeys((Reason.EFFECTIVE_DIFFERS, Reason.EFFECTIVE_UNKNOWN, Reason.PLACEMENT_NOT_USED), _setting),
+}
