@@ -21,14 +21,18 @@ NAMED = ("layout", "storage_format", "overlap", "placement")
 class Invalid:
     """A combination that was asked for and can't run."""
 
-    settings: Mapping[str, Value]
+    cell: Cell
     why: str
+
+    @property
+    def settings(self) -> Mapping[str, Value]:
+        return self.cell.settings
 
 
 @dataclass(frozen=True)
 class Grid:
     """``cells``: unique ids, those of one engine key side by side. ``collapsed``: axes of the grid that mean nothing
-    to the connector, or that the attached engine has fixed, so that their values make no cells of their own."""
+    to the connector, or that the engine at hand has fixed, so that their values make no cells of their own."""
 
     cells: tuple[Cell, ...]
     invalid: tuple[Invalid, ...] = ()
@@ -38,8 +42,9 @@ class Grid:
         """Raises SettingsError when nothing is left to run."""
         if not self.cells:
             first = self.invalid[0]
-            asked = ",".join(f"{axis}={value}" for axis, value in first.settings.items())
-            raise SettingsError(f"no cell is left to run ({asked}: {first.why.rstrip('.')}); widen --cell or --grid.")
+            raise SettingsError(
+                f"no cell is left to run ({first.cell.id}: {first.why.rstrip('.')}); widen --cell or --grid."
+            )
         return self
 
 
@@ -53,7 +58,7 @@ def expand(
     """The cells of a selection for one connector.
 
     ``defaults`` replace the axes' own (the dtype that suits the device, say). ``fixed`` are values that can't be chosen
-    because the engine is already running (attach): a --cell with another value is invalid, the grid collapses.
+    because of the engine at hand (attach, say): a --cell with another value is invalid, the grid collapses.
     Raises SettingsError when a --cell names an axis that the connector doesn't have.
     """
     _refuse_foreign(selection, adapter)
@@ -73,12 +78,12 @@ def expand(
             invalid.setdefault(cell, why)
         else:
             points.setdefault(cell)
-    named = _named(points, adapter.axes, defaults)
+    named, named_invalid = (_named(found, adapter.axes, defaults) for found in (points, invalid))
     cells = [replace(cell, named=named) for cell in points]
     groups = list(dict.fromkeys(engine_key(cell, adapter) for cell in cells))
     return Grid(
         cells=tuple(sorted(cells, key=lambda cell: groups.index(engine_key(cell, adapter)))),
-        invalid=tuple(Invalid(cell.settings, why) for cell, why in invalid.items()),
+        invalid=tuple(Invalid(replace(cell, named=named_invalid), why) for cell, why in invalid.items()),
         collapsed=tuple(name for name in ORDER if name in asked and (name not in adapter.axes or name in fixed)),
     )
 
@@ -133,7 +138,7 @@ def _complete(
 def _why_not_fixed(settings: Mapping[str, Value], fixed: Mapping[str, Value]) -> str | None:
     for axis, value in fixed.items():
         if settings.get(axis) != value:
-            return f"the attached engine runs with {axis}={value}."
+            return f"the engine here runs with {axis}={value} only."
     return None
 
 

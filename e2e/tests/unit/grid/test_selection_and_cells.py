@@ -144,7 +144,7 @@ def test_attached_engine_fixes_its_values():
     assert grid.collapsed == ("layout",)
     asked = expand(Selection(cells=(parse_cell("layout=NHD"),)), FULL, fixed=fixed)
     assert asked.cells == ()
-    assert asked.invalid[0].why == "the attached engine runs with layout=HND."
+    assert asked.invalid[0].why == "the engine here runs with layout=HND only."
 
 
 def test_selector_selects_the_cell_alone():

@@ -1,0 +1,154 @@
+"""The command line: settings in, exit code out. Whatever goes wrong becomes one sentence and an exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from e2e.base.connector import Adapter
+from e2e.base.errors import EXIT_RIG, EXIT_USAGE, RigError, UsageError
+from e2e.connectors.table import load
+from e2e.grid.cells import Grid, engine_key, expand
+from e2e.settings import flags
+from e2e.settings.resolve import resolve, resolve_selection
+from e2e.settings.settings import RECORDING
+
+PROGRAM = "maru-e2e"
+EXIT_INTERRUPTED = 130
+app = typer.Typer(
+    name=PROGRAM,
+    help="Proves that a KV-cache connector's cached rerun came from its cache and is what the engine would compute.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+_folders: list[Path] = []
+
+
+@app.command()
+def run(
+    grid: flags.Grid = None,
+    cell: flags.Cells = None,
+    connector: flags.Connector = None,
+    attach: flags.Attach = None,
+    lengths: flags.Lengths = None,
+    resume: flags.Resume = False,
+    out: flags.Out = None,
+    model: flags.Model = None,
+    strict: flags.Strict = None,
+    device: flags.Device = None,
+    attention: flags.Attention = None,
+    pool_size: flags.PoolSize = None,
+    kv_cache_size: flags.KvCacheSize = None,
+    max_tokens: flags.MaxTokens = None,
+    start_limit_s: flags.StartLimit = None,
+    request_limit_s: flags.RequestLimit = None,
+) -> int:
+    """Replay prompts over a grid of settings on real engines and judge every cell.
+
+    Exit codes: 0 all pass, 1 corrupt, 2 usage, 3 inconclusive, 4 engine error, 70 the rig's own error.
+    """
+    settings = resolve(locals(), argv=sys.argv[1:])
+    _folders.append(settings.out)
+    from e2e.run import run as run_all
+
+    return run_all(settings)
+
+
+@app.command()
+def judge(folder: flags.RunFolder) -> int:
+    """Judge a recording again and write its reports anew; nothing is run."""
+    if not (folder / RECORDING).is_file():
+        raise UsageError(f"{folder} holds no {RECORDING}; give the folder of a run.")
+    _folders.append(folder)
+    from e2e.run import rejudge
+
+    return rejudge(folder)
+
+
+@app.command()
+def cells(
+    grid: flags.Grid = None,
+    cell: flags.Cells = None,
+    connector: flags.Connector = None,
+    device: flags.Device = None,
+    attention: flags.Attention = None,
+) -> int:
+    """List the cells that a run would have, with their engine keys, and what can't run with its reason."""
+    settings = resolve_selection(locals(), argv=sys.argv[1:])
+    adapter = load(settings.connector)
+    found = expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed)
+    typer.echo(cells_text(found, adapter))
+    return 0 if found.cells else EXIT_USAGE
+
+
+def cells_text(grid: Grid, adapter: Adapter) -> str:
+    """One line a cell: id, engine key; then what collapsed and what is invalid."""
+    rows = [("CELL", "ENGINE KEY"), *((cell.id, engine_key(cell, adapter)) for cell in grid.cells)]
+    width = max(len(name) for name, _ in rows)
+    lines = [f"{name:<{width}}  {key}" for name, key in rows]
+    lines += ["", f"connector: {adapter.name}", f"cells: {len(grid.cells)}"]
+    lines += [f"engine keys: {len({key for _, key in rows[1:]})}"]
+    if grid.collapsed:
+        lines.append(f"axes without a choice here: {', '.join(grid.collapsed)}")
+    lines += [f"invalid: {invalid.cell.id}: {invalid.why}" for invalid in grid.invalid]
+    return "\n".join(lines)
+
+
+def execute(argv: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code; prints one sentence for whatever stopped it."""
+    _folders.clear()
+    try:
+        return app(args=list(argv), prog_name=PROGRAM, standalone_mode=False) or 0
+    except RigError as error:
+        return _say(str(error), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        hint = f"; {PROGRAM} run --resume --out {_folders[0]} continues it" if _folders else ""
+        return _say(f"stopped by a signal{hint}.", EXIT_INTERRUPTED)
+    except Exception as error:
+        # newer typer carries its own copy of click, so its usage errors have no public class
+        if hasattr(error, "format_message"):
+            return _say(f"{error.format_message().rstrip('.')}; see {PROGRAM} --help.", EXIT_USAGE)
+        where = _save_trace(traceback.format_exc())
+        return _say(f"the rig itself failed ({type(error).__name__}); {where}, please report it.", EXIT_RIG)
+
+
+def _say(sentence: str, code: int) -> int:
+    sys.stderr.write(f"{PROGRAM}: {sentence}\n")
+    return code
+
+
+def _save_trace(trace: str) -> str:
+    """Keeps the trace with the run, or in a temporary file, and says where."""
+    for folder in [*_folders, Path(tempfile.gettempdir())]:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", prefix="crash-", suffix=".txt", dir=folder, delete=False) as file:
+                file.write(trace)
+            return f"the trace is in {file.name}"
+        except OSError:
+            continue
+    return "the trace could not be saved"
+
+
+def _as_interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> NoReturn:
+    """The console script. SIGTERM and SIGHUP end a run like ^C, so that engines are stopped."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _as_interrupt)
+    raise SystemExit(execute(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

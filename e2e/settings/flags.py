@@ -1,0 +1,55 @@
+"""The flags of the command line, each declared once. None means not given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Grid = Annotated[str | None, typer.Option(help="default, full, or a TOML file with a table [grid].", metavar="GRID")]
+Cells = Annotated[
+    list[str] | None,
+    typer.Option("--cell", help="Narrow or change the grid; several are alternatives.", metavar="axis=value,..."),
+]
+Connector = Annotated[
+    str | None,
+    typer.Option(
+        help="embedded (default), example, decode-bench, or a TOML file.",
+        metavar="NAME|FILE.toml",
+        envvar="MARU_E2E_CONNECTOR",
+    ),
+]
+Attach = Annotated[str | None, typer.Option(help="Use a running engine instead of starting any.", metavar="URL")]
+Lengths = Annotated[str | None, typer.Option(help="Prompt lengths in tokens; solved by default.", metavar="n,n,...")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out (default: the newest).")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the run [default: results/<UTC time>].", metavar="DIR", envvar="MARU_E2E_OUT"),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help="smollm2 (default), a model folder, or a hub id.", metavar="MODEL", envvar="MARU_E2E_MODEL"),
+]
+Strict = Annotated[
+    bool | None,
+    typer.Option(
+        "--strict/--no-strict", help="A cell that can't see a class of fault is inconclusive.", show_default=False
+    ),
+]
+Device = Annotated[
+    str | None, typer.Option(help="auto (default), cpu or cuda.", metavar="DEVICE", envvar="MARU_E2E_DEVICE")
+]
+Attention = Annotated[
+    str | None, typer.Option(help="strided (default on CPU), stock, or a backend of vLLM.", metavar="BACKEND")
+]
+PoolSize = Annotated[str | None, typer.Option(help="Pool of the embedded connector, such as 2G.", metavar="SIZE")]
+KvCacheSize = Annotated[str | None, typer.Option(help="KV cache of an engine, such as 1G.", metavar="SIZE")]
+MaxTokens = Annotated[int | None, typer.Option(help="Tokens to generate per request [default: 8].", metavar="N")]
+StartLimit = Annotated[
+    float | None, typer.Option("--start-limit-s", help="Longest engine start in seconds [default: 300].", metavar="S")
+]
+RequestLimit = Annotated[
+    float | None, typer.Option("--request-limit-s", help="Longest request in seconds [default: 120].", metavar="S")
+]
+RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]

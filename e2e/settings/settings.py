@@ -1,0 +1,68 @@
+"""What one run is asked to do. Everything below ``settings`` takes typed arguments made from this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from e2e.grid.axes import Value
+from e2e.grid.selection import GRIDS, Selection
+
+RECORDING = "recording.jsonl"
+#: A resumed run may change these: they don't change what is measured.
+FREE_ON_RESUME = ("out", "resume", "argv", "strict", "start_limit_s", "request_limit_s")
+
+
+class Settings(BaseModel):
+    """``attach``: URL of a running engine, or None to start engines. ``out``: folder of the run. ``attention``:
+    "strided" (the rig's own CPU backend), "stock", or a backend's name; None leaves it to vLLM. Sizes in bytes, limits
+    in seconds, ``lengths`` in tokens (empty: solved). ``argv``: the command line, for the report."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    grid: tuple[dict[str, tuple[Value, ...]], ...] = Field(default=tuple(dict(p) for p in GRIDS["default"]))
+    cells: tuple[dict[str, Value], ...] = ()
+    connector: str = "embedded"
+    attach: str | None = None
+    lengths: tuple[int, ...] = ()
+    resume: bool = False
+    out: Path = Path("results")
+    model: str = "smollm2"
+    strict: bool = False
+    device: Literal["cpu", "cuda"] = "cpu"
+    attention: str | None = None
+    pool_bytes: int | None = None
+    kv_cache_bytes: int | None = None
+    max_tokens: int = 8
+    start_limit_s: float = 300.0
+    request_limit_s: float = 120.0
+    argv: tuple[str, ...] = ()
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(self.grid, self.cells)
+
+    @property
+    def recording(self) -> Path:
+        return self.out / RECORDING
+
+    @property
+    def axis_defaults(self) -> Mapping[str, Value]:
+        """What suits the device where nobody chose. On a CPU float32 decodes faster than bfloat16 in the rig's backend,
+        and vLLM's own backend takes whole multiples of 32 tokens, 128 by default (facts/cpu-engine.md 3, vllm.md 3.3).
+        """
+        if self.device == "cuda":
+            return {}
+        return {"dtype": "float32", **({} if self.attention == "strided" else {"block_size": 128})}
+
+    @property
+    def axis_fixed(self) -> Mapping[str, Value]:
+        """What the attention backend decides: vLLM's own one for CPUs has one layout (facts/vllm.md 2.2)."""
+        return {"layout": "HND"} if self.device == "cpu" and self.attention == "stock" and not self.attach else {}
+
+    def as_json(self) -> dict[str, object]:
+        """As it stands in ``run.begin``; ``Settings.model_validate`` is the inverse."""
+        return self.model_dump(mode="json")
