@@ -104,15 +104,18 @@ def cells_text(grid: Grid, adapter: Adapter) -> str:
 
 
 def execute(argv: Sequence[str]) -> int:
-    """Runs one command line and returns its exit code; prints one sentence for whatever stopped it."""
+    """Runs one command line and returns its exit code; prints one sentence for whatever stopped it.
+
+    Some versions of typer turn ^C into the exit code 130, others into Abort.
+    """
     _folders.clear()
     try:
-        return app(args=list(argv), prog_name=PROGRAM, standalone_mode=False) or 0
+        code = app(args=list(argv), prog_name=PROGRAM, standalone_mode=False) or 0
+        return _say_stopped() if code == EXIT_INTERRUPTED else code
     except RigError as error:
         return _say(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        hint = f"; {PROGRAM} run --resume --out {_folders[0]} continues it" if _folders else ""
-        return _say(f"stopped by a signal{hint}.", EXIT_INTERRUPTED)
+        return _say_stopped()
     except Exception as error:
         # newer typer carries its own copy of click, so its usage errors have no public class
         if hasattr(error, "format_message"):
@@ -124,6 +127,11 @@ def execute(argv: Sequence[str]) -> int:
 def _say(sentence: str, code: int) -> int:
     sys.stderr.write(f"{PROGRAM}: {sentence}\n")
     return code
+
+
+def _say_stopped() -> int:
+    hint = f"; {PROGRAM} run --resume --out {_folders[0]} continues it" if _folders else ""
+    return _say(f"stopped by a signal{hint}.", EXIT_INTERRUPTED)
 
 
 def _save_trace(trace: str) -> str:

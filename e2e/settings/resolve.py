@@ -92,7 +92,7 @@ def _new_folder(out: Path | None, results: Path) -> Path:
         return next(results / name for name in names if not (results / name).exists())
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out: {out} is a file; give a folder.")
-    if (out / RECORDING).exists():
+    if (out / RECORDING).exists() and read(out / RECORDING):
         raise UsageError(f"--out: {out} holds a run already; add --resume to continue it, or choose another folder.")
     return out
 

@@ -54,14 +54,15 @@ class Settings(BaseModel):
         """What suits the device where nobody chose. On a CPU float32 decodes faster than bfloat16 in the rig's backend,
         and vLLM's own backend takes whole multiples of 32 tokens, 128 by default (facts/cpu-engine.md 3, vllm.md 3.3).
         """
-        if self.device == "cuda":
+        if self.device == "cuda" or self.attach:
             return {}
         return {"dtype": "float32", **({} if self.attention == "strided" else {"block_size": 128})}
 
     @property
     def axis_fixed(self) -> Mapping[str, Value]:
         """What the attention backend decides: vLLM's own one for CPUs has one layout (facts/vllm.md 2.2)."""
-        return {"layout": "HND"} if self.device == "cpu" and self.attention == "stock" and not self.attach else {}
+        free = self.device == "cuda" or self.attach or self.attention == "strided"
+        return {} if free else {"layout": "HND"}
 
     def as_json(self) -> dict[str, object]:
         """As it stands in ``run.begin``; ``Settings.model_validate`` is the inverse."""

@@ -1,0 +1,173 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import ModuleType
+
+import pytest
+
+from e2e import cli
+from e2e.base.errors import EngineRefused, SettingsError
+from e2e.settings import device
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch, tmp_path):
+    monkeypatch.setattr(device, "has_gpu", lambda: False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def rig(monkeypatch):
+    """Stands in for the room that runs and judges; ``rig.does`` is called with what the command line hands over."""
+    module = ModuleType("e2e.run")
+    module.does = lambda given: 0
+    module.run = module.rejudge = lambda given: module.does(given)
+    monkeypatch.setitem(sys.modules, "e2e.run", module)
+    return module
+
+
+def fail(error):
+    def does(given):
+        raise error
+
+    return does
+
+
+def test_exit_code_of_the_run_is_the_exit_code(rig):
+    for code in (0, 1, 3, 4):
+        rig.does = lambda given, code=code: code
+        assert cli.execute(["run"]) == code
+
+
+def test_settings_reach_the_run(rig, tmp_path):
+    seen = []
+    rig.does = lambda given: seen.append(given) or 0
+    words = "run --cell layout=HND --cell layout=NHD,overlap=on --lengths 385 --connector example --strict --out o"
+    assert cli.execute(words.split()) == 0
+    (settings,) = seen
+    assert settings.cells == ({"layout": "HND"}, {"layout": "NHD", "overlap": "on"})
+    assert (settings.lengths, settings.connector, settings.strict, str(settings.out)) == ((385,), "example", True, "o")
+
+
+def test_judge_gets_its_folder(rig, tmp_path):
+    seen = []
+    rig.does = lambda given: seen.append(given) or 3
+    (tmp_path / "recording.jsonl").write_text("")
+    assert cli.execute(["judge", str(tmp_path)]) == 3
+    assert seen == [tmp_path]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (SettingsError("wrong thing; use the right one."), 2, "maru-e2e: wrong thing; use the right one.\n"),
+        (EngineRefused("the engine refused."), 4, "maru-e2e: the engine refused.\n"),
+    ],
+)
+def test_errors_are_one_sentence_and_their_exit_code(rig, capsys, error, code, said):
+    rig.does = fail(error)
+    assert cli.execute(["run"]) == code
+    assert capsys.readouterr().err == said
+
+
+def test_unforeseen_error_keeps_its_trace_with_the_run(rig, capsys, tmp_path):
+    rig.does = fail(ZeroDivisionError("deep inside"))
+    assert cli.execute(["run", "--out", "o"]) == 70
+    said = capsys.readouterr().err
+    assert said.startswith("maru-e2e: the rig itself failed (ZeroDivisionError); the trace is in ")
+    assert "/o/crash-" in said
+    assert "Traceback" not in said
+    (trace,) = (tmp_path / "o").glob("crash-*.txt")
+    assert "deep inside" in trace.read_text()
+
+
+def test_interrupt_says_how_to_go_on(rig, capsys):
+    rig.does = fail(KeyboardInterrupt())
+    assert cli.execute(["run", "--out", "o"]) == 130
+    assert capsys.readouterr().err == "maru-e2e: stopped by a signal; maru-e2e run --resume --out o continues it.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "Missing command"),
+        (["frob"], "No such command 'frob'"),
+        (["run", "--nope"], "No such option: --nope"),
+        (["run", "--max-tokens", "x"], "Invalid value for '--max-tokens'"),
+        (["run", "--cell", "layout=NDH"], "axis layout: 'NDH' is unknown; use NHD or HND."),
+        (["cells", "--connector", "exmaple"], "did you mean example?"),
+        (["cells", "--connector", "example", "--cell", "overlap=on"], "connector example has no axis overlap"),
+        (["judge", "nowhere"], "nowhere holds no recording.jsonl; give the folder of a run."),
+        (["judge"], "Missing argument 'DIR'"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(rig, capsys, words, sentence):
+    assert cli.execute(words) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+def test_cells_lists_keys_and_reasons(capsys):
+    assert cli.execute(["cells", "--cell", "layout=HND,load=sync"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["HND-chunkwise-overlap_off-index", "HND"]
+    assert "cells: 4" in lines
+    assert "engine keys: 1" in lines
+    assert sum(line.startswith("invalid: HND-") and "needs load=async" in line for line in lines) == 4
+
+
+def test_cells_says_what_collapsed(capsys):
+    assert cli.execute(["cells", "--connector", "example"]) == 0
+    assert "axes without a choice here: storage_format, overlap, placement" in capsys.readouterr().out
+
+
+def test_cells_without_any_is_bad_usage(capsys):
+    assert cli.execute(["cells", "--cell", "overlap=on,load=sync"]) == 2
+    assert "cells: 0" in capsys.readouterr().out
+
+
+def test_help_names_every_command(capsys):
+    assert cli.execute(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("run", "judge", "cells"))
+
+
+WAITS = """
+import sys, time
+from types import ModuleType
+from e2e import cli
+module = ModuleType("e2e.run")
+def run(settings):
+    try:
+        print("running", flush=True)
+        time.sleep(60)
+    finally:
+        print("torn down", flush=True)
+module.run = run
+sys.modules["e2e.run"] = module
+sys.argv = ["maru-e2e", "run", "--device", "cpu", "--out", "o"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_signals_end_a_run_with_its_teardown(tmp_path, number):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path, "env": os.environ}
+    with subprocess.Popen([sys.executable, "-c", WAITS], **pipes) as rig:
+        assert rig.stdout.readline() == "running\n"
+        began = time.monotonic()
+        rig.send_signal(number)
+        out, err = rig.communicate(timeout=30)
+    assert rig.returncode == 130
+    assert out == "torn down\n"
+    assert err.startswith("maru-e2e: stopped by a signal")
+    assert time.monotonic() - began < 20
+
+
+def test_importing_the_command_line_pulls_no_engine():
+    heavy = "import sys, e2e.cli; print([m for m in ('torch', 'vllm', 'transformers', 'scipy') if m in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, timeout=60, check=True)
+    assert shown.stdout.strip() == "[]"
