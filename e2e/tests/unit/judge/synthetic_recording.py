@@ -44,7 +44,8 @@ class Recording:
     def add(self, kind: str, **data: Any) -> None:
         self.events.append([kind, data])
 
-    def run(self, plan: Mapping[str, Any] = {}) -> None:  # noqa: B006
+    def run(self, plan: Mapping[str, Any]) -> None:
+        """One attempt, whole: ``plan`` replaces keys of plan.cell."""
         self.add(
             "run.begin", run_id="r1", attempt=self.attempt, schema="maru-e2e/recording/1", command="maru-e2e run",
             versions={"maru-e2e": "0.1.0"}, machine={"cpus": 2}, settings={}, wall_time="2025-01-01T00:00:00Z",
@@ -57,12 +58,13 @@ class Recording:
         }  # fmt: skip
         self.plan = planned
         self.add("plan.cell", **planned)
-        self.engine(BASELINE, "baseline")
-        self.add("baseline.begin", engine=BASELINE, engine_key=KEY, attempt=self.attempt)
+        baseline, self.connector = f"HND.baseline.{self.attempt}", f"HND.connector.{self.attempt}"
+        self.engine(baseline, "baseline")
+        self.add("baseline.begin", engine=baseline, engine_key=KEY, attempt=self.attempt)
         for arm in ("cold", "local"):
-            self.arm(BASELINE, None, arm)
-        self.add("baseline.end", engine=BASELINE, engine_key=KEY, attempt=self.attempt)
-        self.engine(CONNECTOR, "connector")
+            self.arm(baseline, None, arm)
+        self.add("baseline.end", engine=baseline, engine_key=KEY, attempt=self.attempt)
+        self.engine(self.connector, "connector")
         self.cell(planned["cell"])
         self.add("run.end", attempt=self.attempt)
 
@@ -75,10 +77,10 @@ class Recording:
         self.add("engine.config", engine=name, effective=dict(EFFECTIVE))
 
     def cell(self, cell: str) -> None:
-        self.add("cell.begin", cell=cell, engine=CONNECTOR, attempt=self.attempt)
+        self.add("cell.begin", cell=cell, engine=self.connector, attempt=self.attempt)
         for arm in ("cold", "local", "external", "external_again"):
-            self.arm(CONNECTOR, cell, arm)
-        self.add("cell.end", cell=cell, engine=CONNECTOR, attempt=self.attempt)
+            self.arm(self.connector, cell, arm)
+        self.add("cell.end", cell=cell, engine=self.connector, attempt=self.attempt)
 
     def arm(self, engine: str, cell: str | None, arm: str) -> None:
         place = {"engine": engine, "cell": cell, "arm": arm}
@@ -99,9 +101,7 @@ class Recording:
             "local_compute": tokens - sum(local) - sum(external),
         }  # fmt: skip
         slow = {"sum_s": 0.1 if external_arm else 0.6, "count": count}
-        self.add(
-            "metrics.delta", **place, requests=count, counters=counters, ttft=slow, complete=True, went_back=False
-        )
+        self.add("metrics.delta", **place, requests=count, counters=counters, ttft=slow, complete=True, went_back=False)
         if cell is not None:
             load = {
                 "storage_format": "layerwise", "placement": "kernel", "load": "async", "overlap": True, "places": 30,
