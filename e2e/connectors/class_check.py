@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
 
 from e2e.base.connector import ConnectorConfig
 from e2e.base.errors import SettingsError
 
+#: Becomes Python again under the engine's environment, so that the rig reads no environment of its own.
+_ENTER = """
+import json, os, sys
+added, probe, *words = json.loads(sys.argv[1]), *sys.argv[2:]
+if "PYTHONPATH" in added and os.environ.get("PYTHONPATH"):
+    added["PYTHONPATH"] += os.pathsep + os.environ["PYTHONPATH"]
+os.execve(sys.executable, [sys.executable, "-c", probe, *words], os.environ | added)
+"""
 #: Prints nothing when all is well, else one line; an import may print what it likes on its way.
 _PROBE = """
 import importlib, sys
@@ -41,8 +49,7 @@ def check_class(config: ConnectorConfig, *, python: str = sys.executable, limit_
     where = f"connector class {config.kv_connector!r}"
     try:
         probe = subprocess.run(
-            [python, "-c", _PROBE, config.kv_connector, module],
-            env=_environment(config),
+            [python, "-c", _ENTER, json.dumps(dict(config.env)), _PROBE, config.kv_connector, module],
             capture_output=True,
             text=True,
             errors="replace",
@@ -60,11 +67,3 @@ def check_class(config: ConnectorConfig, *, python: str = sys.executable, limit_
     why = said[-1] if said else f"its import ended Python with exit code {probe.returncode}"
     cure = "check class, module_path and env.PYTHONPATH" if module else "check class, or give its module_path"
     raise SettingsError(f"{where} can't be used: {why.rstrip('.')}; {cure}.")
-
-
-def _environment(config: ConnectorConfig) -> dict[str, str]:
-    inherited = dict(os.environ)
-    added = dict(config.env)
-    if "PYTHONPATH" in added and inherited.get("PYTHONPATH"):
-        added["PYTHONPATH"] = os.pathsep.join((added["PYTHONPATH"], inherited["PYTHONPATH"]))
-    return inherited | added

@@ -54,3 +54,15 @@ def test_import_that_hangs_has_a_limit(config):
 def test_python_that_is_not_there(config):
     with pytest.raises(SettingsError, match="does not run"):
         check_class(config("Good", "found"), python="/nowhere/python")
+
+
+def test_import_sees_the_engines_environment(tmp_path, monkeypatch):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "inherited").mkdir()
+    (tmp_path / "inherited" / "helper.py").write_text("")
+    (tmp_path / "own" / "picky.py").write_text("import os, helper\nassert os.environ['MARK'] == 'a b'\nclass C: pass")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "inherited"))
+    env = {"PYTHONPATH": str(tmp_path / "own"), "MARK": "a b"}
+    assert check_class(ConnectorConfig("C", module_path="picky", env=env)) is None
+    with pytest.raises(SettingsError, match="AssertionError"):
+        check_class(ConnectorConfig("C", module_path="picky", env=env | {"MARK": "other"}))
