@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import jinja2
 
 from e2e.base.judgement import Judgement
@@ -24,6 +26,7 @@ def render(facts: RunFacts, judgement: Judgement) -> str:
     return environment.get_template("report.md.j2").render(
         facts=facts,
         judgement=judgement,
+        command=_command(facts.run.get("command")),
         line=verdict_line(judgement),
         headings=HEADINGS,
         rows=[row(cell) for cell in judgement.cells],
@@ -39,6 +42,10 @@ def render(facts: RunFacts, judgement: Judgement) -> str:
         ],
         blind=[(cell.id, spot) for cell in judgement.cells for spot in cell.blind],
     )
+
+
+def _command(words: object) -> str:
+    return shlex.join(map(str, words)) if isinstance(words, (list, tuple)) else str(words or "")
 
 
 def _cell_of_table(text: object) -> str:

@@ -37,8 +37,8 @@ def check(view: CellView) -> list[Finding]:
 
 
 def noise(view: CellView) -> float | None:
-    """Largest logprob difference within the baseline engine, or None when no pair of its answers shows any: pairs that
-    computed the same steps are equal and say nothing about other steps."""
+    """Largest logprob difference within the baseline engine, or None when its answers show none: pairs that computed
+    the same steps, or that came one at a time, may be equal and yet say nothing about other steps."""
     if view.baseline is None:
         return None
     seen = []
@@ -49,7 +49,7 @@ def noise(view: CellView) -> float | None:
         schedules = [compare.schedule(view, view.baseline, arm, prompt) for arm in ("cold", "local")]
         if schedules[0] != schedules[1] or schedules[0] is None or compare.unstable(view, prompt):
             seen.append(_common_noise(cold, local))
-    return max(seen) if seen else None
+    return max(seen, default=0.0) or None
 
 
 def _common_noise(a: Answer, b: Answer) -> float:

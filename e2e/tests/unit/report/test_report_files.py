@@ -1,0 +1,241 @@
+"""The files of a report: valid, the same bytes every time, and true to the judgement."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from junitparser import Error, Failure, JUnitXml
+from synthetic_recording import CELL, CONNECTOR, Recording
+
+from e2e.base.errors import RigError, UsageError
+from e2e.base.event import Event
+from e2e.base.judgement import CellJudgement, Judgement, Oracle
+from e2e.base.verdict import Finding, Reason, Verdict
+from e2e.judge import judge
+from e2e.report import console, junit, markdown, report_json
+from e2e.report.facts import facts
+from e2e.report.files import RENDERERS, put, write_reports
+from e2e.report.reproduce import reproduce
+from e2e.report.rows import claim, row, verdict_line
+from e2e.report.sentences import headline, sentence
+
+
+def wrong() -> Recording:
+    def edit(data):
+        data["logprobs"][2] += 2**-20
+
+    return Recording().change("request.done", edit, arm="external", prompt=1)
+
+
+def crashed() -> Recording:
+    recording = Recording().drop("cell.end")
+    recording.add(
+        "engine.failed", engine=CONNECTOR, stage="run", error="EngineCrashed", cause="boom\x1b[0m", log_tail=""
+    )
+    return recording
+
+
+def unserved() -> Recording:
+    def nothing(data):
+        data["counters"].update(external_kv_transfer=0, external_hits=0)
+
+    return Recording().change("metrics.delta", nothing, arm="external")
+
+
+ALL = {"pass": Recording, "corrupt": wrong, "error": crashed, "inconclusive": unserved}
+
+
+@pytest.mark.parametrize("verdict", ALL)
+def test_written_files_agree_with_the_judgement_and_repeat(verdict, tmp_path: Path):
+    events = ALL[verdict]().build()
+    judgement = judge(events)
+    write_reports(events, judgement, directory=tmp_path / "a")
+    write_reports(events, judge(events), directory=tmp_path / "b")
+    for name in RENDERERS:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted(RENDERERS)
+
+    document = json.loads((tmp_path / "a" / "report.json").read_text())
+    jsonschema.validate(document, report_json.schema())
+    (cell,) = document["cells"]
+    assert (cell["id"], cell["verdict"], document["summary"]["verdict"]) == (CELL, verdict, verdict)
+    assert document["summary"]["exit_code"] == judgement.exit_code
+    assert (cell["ttft"]["speedup"] is not None) == (verdict == "pass")
+    assert [(e["role"], e["starts"], e["start_s"]) for e in document["engines"]] == [
+        ("baseline", 1, 20.0),
+        ("connector", 1, 20.0),
+    ]
+
+    (case,) = [case for suite in JUnitXml.fromfile(str(tmp_path / "a" / "junit.xml")) for case in suite]
+    kinds = {"pass": None, "corrupt": Failure, "inconclusive": Failure, "error": Error}
+    assert case.name == CELL
+    if kinds[verdict] is None:
+        assert case.result == []
+    else:
+        assert type(case.result[0]) is kinds[verdict]
+        assert case.result[0].type.startswith(verdict)
+
+
+def test_no_cells_is_no_green_file():
+    of_run = facts([])
+    (suite,) = JUnitXml.fromstring(junit.render(of_run, Judgement(())).encode())
+    assert suite.failures == 1
+    assert report_json.report(of_run, Judgement(()))["summary"]["exit_code"] == 3
+    assert markdown.render(of_run, Judgement(())).startswith("# inconclusive")
+
+
+def test_a_report_that_breaks_its_schema_is_not_written():
+    cell = CellJudgement("x", 1, "k", "a", {}, {}, Verdict.PASS, Reason.NO_HIT, ())
+    with pytest.raises(RigError, match=r"breaks its schema at \$\.cells\[0\]"):
+        report_json.report(facts([]), Judgement((cell,)))
+
+
+def test_numbers_that_json_lacks_become_null():
+    finding = Finding("exact", Reason.NO_HIT, {"found": float("inf"), "odd": {1: object}})
+    cell = CellJudgement("x", 1, "k", "a", {}, {}, Verdict.INCONCLUSIVE, Reason.NO_HIT, (finding,))
+    (found,) = report_json.report(facts([]), Judgement((cell,)))["cells"]
+    assert found["findings"][0]["evidence"] == {"found": None, "odd": {"1": "<class 'object'>"}}
+
+
+def test_a_folder_that_can_not_be_written_is_one_sentence(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="choose another folder"):
+        put(tmp_path / "file" / "report.json", "")
+
+
+def test_report_md_tells_fast_but_wrong_and_how_to_run_it_again():
+    events = wrong().build()
+    text = markdown.render(facts(events), judge(events))
+    assert text.startswith("# corrupt: 1 corrupt, 0 of 1 pass")
+    assert "**Fast but wrong: a speed-up of 4.00x would have been claimed.**" in text
+    assert "Again: `./scripts/canary --cell layout=HND,storage_format=layerwise,overlap=on" in text
+    assert "| corrupt: logprobs differ | not reproduced | 6144 |" in text
+
+
+def test_report_md_lists_what_was_left_out_and_noted():
+    recording = Recording(blind=[{"fault_class": "axes swapped", "why": "page size equals heads"}])
+    recording.add("plan.invalid", settings={"overlap": "on", "load": "sync"}, why="overlap needs load=async.")
+    recording.add("note", text="a | b")
+    events = recording.build()
+    text = markdown.render(facts(events), judge(events))
+    assert "- overlap=on load=sync : overlap needs load=async." in text
+    assert "axes swapped: page size equals heads" in text
+    assert "- a \\| b" in text
+
+
+@pytest.mark.parametrize("verdict", ALL)
+def test_console(verdict, tmp_path: Path):
+    events = ALL[verdict]().build()
+    stream = io.StringIO()
+    judgement = judge(events)
+    console.show(facts(events), judgement, on=console.console(stream), directory=tmp_path)
+    lines = stream.getvalue().splitlines()
+    assert lines[0].split()[:2] == ["cell", "verdict"]
+    assert lines[1].startswith(CELL)
+    assert ("4.00x" in lines[1]) == (verdict == "pass")
+    assert (headline(judgement.cells[0])[:40] in stream.getvalue()) == (verdict != "pass")
+    assert ("fast but wrong" in stream.getvalue()) == (verdict == "corrupt")
+    assert lines[-2].startswith(f"{verdict}: ")
+    assert lines[-1] == f"report: {tmp_path / 'report.md'}"
+
+
+def test_attempts_are_counted_and_timed():
+    recording = Recording().drop("run.end")
+    recording.attempt = 2
+    recording.run({})
+    run = facts(recording.build()).run
+    assert [(a["attempt"], a["ended"]) for a in run["attempts"]] == [(1, False), (2, True)]
+    assert run["seconds"] == pytest.approx(sum(a["seconds"] for a in run["attempts"]))
+
+
+def test_time_of_a_rebooted_machine_starts_again():
+    begin = Recording().find("run.begin")[0]
+    events = [
+        Event("run.begin", begin, 9_000_000_000),
+        Event("run.end", {"attempt": 1}, 11_000_000_000),
+        Event("run.begin", begin, 1_000_000_000),
+        Event("run.end", {"attempt": 2}, 4_000_000_000),
+    ]
+    assert facts(events).run["seconds"] == 5.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, ""),
+        ({"argv": ["run", "--grid", "full", "--cell=layout=NHD", "--out", "x", "--resume"]}, ""),
+        ({"argv": ["run", "--lengths", "600,700", "--strict"]}, " --lengths 600,700 --strict"),
+        ({"argv": ["run", "--model", "a b"], "model": "a b"}, " --model 'a b'"),
+        ({"argv": ["run"], "model": "/m", "connector": "x.toml"}, " --connector x.toml --model /m"),
+    ],
+)
+def test_reproduce(settings, words):
+    assert reproduce({"layout": "HND", "chunk_tokens": 256}, settings) == (
+        f"./scripts/canary --cell layout=HND,chunk_tokens=256{words}"
+    )
+
+
+def test_a_difference_that_rounds_to_zero_is_not_shown_as_zero():
+    cell = CellJudgement("x", 1, "k", "a", {}, {}, Verdict.PASS, None, (), oracle=Oracle(max_logprob_diff=1e-7))
+    assert row(cell).max_logprob_diff == "1.0e-07"
+
+
+def test_verdict_line():
+    assert verdict_line(judge(Recording().build())) == "1 of 1 pass, first generation identical in 1"
+    assert verdict_line(judge(crashed().build())).startswith("1 error, 0 of 1 pass")
+    assert claim(judge(unserved().build()).cells[0]) == ""
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+KEYS = ["arm", "prompt", "prompts", "engine", "expected", "found", "source", "what", "axis", "cause", "stage",
+        "position", "kind", "logprobs", "reference", "lead", "noise", "baseline", "idle_loads"]  # fmt: skip
+
+
+@given(st.sampled_from(list(Reason)), st.dictionaries(st.sampled_from(KEYS), json_values, max_size=6))
+def test_every_finding_becomes_one_sentence(reason, evidence):
+    text = sentence(Finding("rule", reason, evidence))
+    assert text[0].isupper()
+    assert text.endswith(".")
+    assert reason.sentence[1:] in text
+
+
+@pytest.mark.parametrize(
+    ("finding", "text"),
+    [
+        (
+            Finding("hits", Reason.NO_HIT, {"arm": "external", "source": "vLLM", "expected": 1024, "found": 0}),
+            "arm external: 1024 tokens were to be served, vLLM counts 0.",
+        ),
+        (
+            Finding("failed", Reason.ENGINE_CRASHED, {"engine": "HND.connector.1", "stage": "run", "cause": "Out of memory."}),
+            "The engine crashed: Out of memory (HND.connector.1, run).",
+        ),
+        (
+            Finding("effective", Reason.EFFECTIVE_DIFFERS, {"axis": "layout", "expected": "HND", "found": "NHD"}),
+            "layout is NHD, HND was asked for.",
+        ),
+        (
+            Finding("complete", Reason.NOT_RUN, {"what": "request indeterminate", "arm": "local", "prompts": [0, 2]}),
+            "arm local, prompts 0, 2: request indeterminate.",
+        ),
+    ],
+)  # fmt: skip
+def test_sentences(finding, text):
+    assert sentence(finding).endswith(text)
+
+
+def test_junit_survives_control_characters():
+    events = crashed().build()
+    text = junit.render(facts(events), judge(events))
+    assert "boom?[0m" in text
+    assert JUnitXml.fromstring(text.encode()).errors == 1
