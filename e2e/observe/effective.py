@@ -1,7 +1,7 @@
 """The settings that an engine really runs with, never those that were asked for.
 
-The worker extension reads layout, strides and backend where they are decided; /server_info is the API process's copy,
-which knows neither (facts of vLLM, 3.4), but has the scheduler's settings.
+The worker extension reads layout, strides and backend where they are decided. /server_info is the API process's copy,
+which knows neither, but has the scheduler's settings.
 """
 
 from __future__ import annotations
@@ -43,19 +43,21 @@ class EngineView(Protocol):
 
 
 def observe_engine(client: EngineView, engine: str, record: Record) -> Event:
-    """Records engine.config. What the worker says wins over the API process's copy; what nobody says is absent, and a
-    note tells why."""
+    """Records engine.config. The worker is asked first; only an engine without the extension is asked for /server_info,
+    whose first call costs seconds (it collects the machine's environment). What nobody says is absent, and a note tells
+    why."""
     effective: dict[str, object] = {}
-    versions: dict[str, object] = {}
-    for read in (_version, _server, _worker):
+    for read in (_version, _worker, _server):
+        if read is _server and "max_num_batched_tokens" in effective:
+            break
         try:
             found = read(client)
         except EngineAnswer as error:
             record("note", text=f"Part of the effective configuration can't be read: {error}", engine=engine)
             continue
-        versions |= found.pop("versions", {})
-        effective |= found
-    return record("engine.config", engine=engine, effective={**effective, "versions": versions})
+        versions = {**_mapping(found.get("versions")), **_mapping(effective.get("versions"))}
+        effective = {**found, **effective, "versions": versions}
+    return record("engine.config", engine=engine, effective=effective)
 
 
 def _version(client: EngineView) -> dict:

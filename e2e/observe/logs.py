@@ -42,3 +42,8 @@ def find_lines(text: str, patterns: Mapping[str, re.Pattern[str]] = PATTERNS) ->
                 groups = {key: value for key, value in match.groupdict().items() if value is not None}
                 found.append(LogLine(name, number, line.strip(), groups))
     return found
+
+
+def count_lines(text: str, name: str) -> int:
+    """How many lines the pattern ``name`` knows; ``prefix_reset`` tells a real reset where vLLM's reply does not."""
+    return sum(1 for line in text.splitlines() if PATTERNS[name].search(line))

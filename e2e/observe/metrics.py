@@ -6,7 +6,6 @@ all. All of them are the scheduler's plan, not proof of what was loaded.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ _COUNTERS = {
 }
 _BY_SOURCE = "vllm:prompt_tokens_by_source_total"
 _TTFT = "vllm:time_to_first_token_seconds"
-_POLL_S = 0.1
+_POLL_S = 0.05
 _SETTLE_S = 2.0
 
 
@@ -95,6 +94,7 @@ class MetricsWindow:
         self._record = record
         self._engine = engine
         self._limit_s = limit_s
+        self._last: Snapshot | None = None
 
     @contextmanager
     def arm(self, *, cell: str | None, arm: str, requests: int) -> Iterator[None]:
@@ -103,6 +103,7 @@ class MetricsWindow:
         after = self._poll(
             lambda now: now.ttft_count >= before.ttft_count + requests or now.went_back(before), self._limit_s
         )
+        self._last = after
         self._record(
             "metrics.delta",
             engine=self._engine,
@@ -116,13 +117,12 @@ class MetricsWindow:
         )
 
     def _settled(self) -> Snapshot:
-        """Two equal readings in a row, so that nothing of an earlier request is counted late; on an engine that others
-        use too, the last one after a while."""
-        seen: list[Snapshot] = []
+        """A reading equal to the one before, so that nothing of an earlier request is counted late; on an engine that
+        others use too, the last one after a while."""
 
         def still(now: Snapshot) -> bool:
-            seen.append(now)
-            return len(seen) > 1 and seen[-2] == now
+            last, self._last = self._last, now
+            return last == now
 
         return self._poll(still, _SETTLE_S)
 
@@ -131,7 +131,6 @@ class MetricsWindow:
             retry=retry_if_result(lambda now: not done(now)),
             stop=stop_after_delay(limit_s),
             wait=wait_fixed(_POLL_S),
-            sleep=time.sleep,
             retry_error_callback=lambda state: state.outcome.result(),
         )
         return retry(lambda: Snapshot.parse(self._read()))

@@ -99,35 +99,47 @@ def _at_once(send: Callable[..., Completion], jobs: Sequence[tuple], concurrency
 
 
 def between_arms(
-    client: EngineClient, *, engine: str, cell: str | None, arm: str, record: Record, seed: int, limit_s: float = 30.0
+    client: EngineClient,
+    *,
+    engine: str,
+    cell: str | None,
+    arm: str,
+    record: Record,
+    seed: int,
+    limit_s: float = 30.0,
+    resets_seen: Callable[[], int] | None = None,
 ) -> None:
-    """Before an external ``arm``: empties vLLM's own prefix cache, then writes random values over all free blocks, so
-    that a load which writes nothing can't find the right bytes still lying there.
+    """Before an external ``arm``: empties vLLM's own prefix cache, then writes random values over all blocks, so that a
+    load which writes nothing can't find the right bytes still lying there.
 
-    An engine that can do neither (no dev mode, no worker extension) is recorded with ok false; a dead one raises.
+    Nothing is overwritten after a refused reset: some block was in use, by a store in flight perhaps, and the rig must
+    not spoil what it judges. vLLM up to 0.25 does not tell whether it did reset; ``resets_seen`` then does, the number
+    of successful resets in the engine's log so far. An engine that can do neither (no dev mode, no worker extension) is
+    recorded with ok false; a dead one raises.
     """
     place = {"engine": engine, "cell": cell, "arm": arm}
+    seen = resets_seen() if resets_seen else 0
     try:
         ok, tries = client.reset_prefix_cache(limit_s)
     except EngineAnswer as error:
         record("note", text=str(error), engine=engine)
         ok, tries = False, 1
+    if ok is None and resets_seen:
+        ok = resets_seen() > seen
     record("reset.local", **place, ok=ok, tries=tries)
-    try:
-        results = client.collective_rpc("rig_overwrite_free_blocks", seed, timeout=limit_s)
-        blocks = _blocks(results)
-    except EngineAnswer as error:
-        record("note", text=str(error), engine=engine)
-        blocks = None
+    blocks = None if ok is False else _overwrite(client, engine=engine, record=record, seed=seed, limit_s=limit_s)
     record("overwrite.free", **place, ok=blocks is not None, blocks=blocks or 0, seed=seed)
 
 
-def _blocks(results: list) -> int | None:
-    """Overwritten blocks of the first rank, given as a number or under "blocks"; None when a rank did not do it."""
-    counts = [result.get("blocks") if isinstance(result, dict) else result for result in results]
-    if not counts or not all(isinstance(count, int) for count in counts):
+def _overwrite(client: EngineClient, *, engine: str, record: Record, seed: int, limit_s: float) -> int | None:
+    """Overwritten blocks of the first rank; None when a rank did not do it."""
+    try:
+        results = client.collective_rpc("rig_overwrite_free_blocks", seed, timeout=limit_s)
+    except EngineAnswer as error:
+        record("note", text=str(error), engine=engine)
         return None
-    return counts[0]
+    counts = [result.get("blocks") if isinstance(result, dict) else None for result in results]
+    return counts[0] if counts and all(isinstance(count, int) for count in counts) else None
 
 
 def warm_up_prompt(documents: Sequence[str], encode: Encode, *, step: int | None, nonce: str) -> Prompt:

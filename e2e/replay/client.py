@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import requests
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_attempt, stop_after_delay, wait_fixed
-from urllib3.exceptions import HTTPError, ReadTimeoutError
+from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError
 
 from e2e.base.errors import EngineAnswer, EngineCrashed, EngineTimeout, SettingsError
 from e2e.replay.stream import Completion, StreamReader, error_message, events
@@ -69,7 +69,7 @@ class EngineClient:
         body |= {key: value for key, value in optional.items() if value is not None}
         reader = StreamReader(request_id, len(token_ids), wants_logprobs=logprobs is not None)
         sent_ns = time.monotonic_ns()
-        what = f"request {request_id}"
+        what = f"answering request {request_id}"
         with self._answer(
             "POST", "/v1/completions", what, limit_s, json=body, headers={"X-Request-Id": request_id}, stream=True
         ) as response:
@@ -95,7 +95,7 @@ class EngineClient:
         def ask() -> bool | None:
             nonlocal last
             path = "/reset_prefix_cache" + ("?reset_external=true" if external else "")
-            with self._answer("POST", path, "resetting the prefix cache", self.timeout_s) as response:
+            with self._answer("POST", path, "resetting its prefix cache", self.timeout_s) as response:
                 last = _json(response)["success"] if response.content.strip() else None
             return last
 
@@ -117,29 +117,31 @@ class EngineClient:
         the engine has no such method or runs without VLLM_SERVER_DEV_MODE=1."""
         limit_s = self.timeout_s if timeout is None else timeout
         body = {"method": method, "args": list(args), "kwargs": {}, "timeout": limit_s}
-        with self._answer("POST", "/collective_rpc", f"{method} in the workers", limit_s + 5, json=body) as response:
+        with self._answer("POST", "/collective_rpc", f"calling {method}", limit_s + 5, json=body) as response:
             return _json(response).get("results") or []
 
     def health(self, *, limit_s: float = 5.0) -> bool:
         """Does it answer /health with 200? Never raises."""
         try:
-            with self._answer("GET", "/health", "the health check", limit_s):
+            with self._answer("GET", "/health", "checking its health", limit_s):
                 return True
         except (EngineAnswer, EngineCrashed, EngineTimeout):
             return False
 
     def server_info(self) -> dict[str, object]:
         """vLLM's configuration as the API process sees it; needs VLLM_SERVER_DEV_MODE=1."""
-        with self._answer("GET", "/server_info?config_format=json", "its configuration", self.timeout_s) as response:
+        with self._answer(
+            "GET", "/server_info?config_format=json", "reading its configuration", self.timeout_s
+        ) as response:
             return _json(response)
 
     def version(self) -> str:
-        with self._answer("GET", "/version", "its version", self.timeout_s) as response:
+        with self._answer("GET", "/version", "reading its version", self.timeout_s) as response:
             return str(_json(response)["version"])
 
     def metrics(self) -> str:
         """The text of /metrics."""
-        with self._answer("GET", "/metrics", "its metrics", self.timeout_s) as response:
+        with self._answer("GET", "/metrics", "reading its metrics", self.timeout_s) as response:
             return response.text
 
     @contextmanager
@@ -153,15 +155,19 @@ class EngineClient:
                 if response.status_code >= 400:
                     raise _refusal(response, what)
                 yield response
-        except requests.Timeout as error:
-            raise _late(what, limit_s) from error
+        except requests.exceptions.InvalidURL as error:
+            raise SettingsError(f"The engine's address {self.url!r} can't be used; use http://HOST:PORT.") from error
         except (requests.RequestException, HTTPError, OSError) as error:
-            # requests reports a read timeout in mid-stream as a ConnectionError around urllib3's own
-            if any(isinstance(arg, ReadTimeoutError) for arg in error.args):
-                raise _late(what, limit_s) from error
-            raise EngineCrashed(
-                f"The connection to {self.url} was lost during {what}; see the engine's log."
-            ) from error
+            raise self._lost(error, what, limit_s) from error
+
+    def _lost(self, error: Exception, what: str, limit_s: float) -> EngineTimeout | EngineCrashed:
+        inner = error.args[0] if error.args else None
+        # requests reports a read timeout in mid-stream as a ConnectionError around urllib3's own
+        if isinstance(error, requests.Timeout) or isinstance(inner, ReadTimeoutError):
+            return _late(what, limit_s)
+        if isinstance(getattr(inner, "reason", None), NewConnectionError):
+            return EngineCrashed(f"Nothing answers at {self.url}; see whether the engine runs, and its log.")
+        return EngineCrashed(f"The connection to {self.url} was lost while it was {what}; see the engine's log.")
 
 
 def _late(what: str, limit_s: float) -> EngineTimeout:
@@ -176,7 +182,7 @@ def _refusal(response: requests.Response, what: str) -> EngineAnswer:
         cause = response.text[:200].strip() or response.reason
     dev_route = response.url.split("?")[0].endswith(("/collective_rpc", "/reset_prefix_cache", "/server_info"))
     cure = "start it with VLLM_SERVER_DEV_MODE=1" if status == 404 and dev_route else "see its log"
-    message = f"The engine answered {what} with HTTP {status} ({cause.rstrip('.')}); {cure}."
+    message = f"The engine failed at {what} with HTTP {status} ({cause.rstrip('.')}); {cure}."
     return EngineAnswer(message, status=status, cause=cause)
 
 
