@@ -62,7 +62,9 @@ class RequestSettings:
         known = {field.name for field in fields(self)}
         unknown = [key for key in params if key not in known]
         if unknown:
-            raise ValueError(f"kv_transfer_params has the unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}.")
+            raise ValueError(
+                f"kv_transfer_params has the unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}."
+            )
         return replace(self, **params)
 
 

@@ -37,7 +37,7 @@ class StridedCPUMetadata:
 
 class StridedCPUBackend(AttentionBackend):
     #: what rig_info reports; get_name must stay a name that vLLM knows
-    rig_name = "STRIDED"
+    rig_name = "STRIDED_CPU"
     forward_includes_kv_cache_update: bool = False
     supported_dtypes: ClassVar[list[torch.dtype]] = [torch.float16, torch.bfloat16, torch.float32]
     supported_kv_cache_dtypes: ClassVar[list[str]] = ["auto"]

@@ -36,7 +36,11 @@ class RigExtension:
             "worker": type(self).__qualname__,
             "runner": f"{type(self.model_runner).__module__}.{type(self.model_runner).__qualname__}",
             "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
-            "versions": {"vllm": vllm.__version__, "torch": torch.__version__, "python": platform.python_version()},
+            "versions": {
+                "vllm": vllm.__version__,
+                "torch": str(torch.__version__),
+                "python": platform.python_version(),
+            },
         }
         if torch.cuda.is_available():
             info["gpu"] = torch.cuda.get_device_name()

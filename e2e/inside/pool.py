@@ -137,8 +137,7 @@ class Pool:
         with self._lock, self._index:
             self._index.execute("BEGIN IMMEDIATE")
             self._index.executemany(
-                "INSERT INTO counters VALUES (?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET value = value + excluded.value",
+                "INSERT INTO counters VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = value + excluded.value",
                 rows,
             )
 
@@ -177,7 +176,9 @@ def _map(path: str, size: int) -> mmap.mmap:
         raise PoolError(f"The pool {path} can't be opened ({error.strerror}); name another place.") from None
     try:
         if stat.S_ISREG(os.fstat(handle).st_mode) and os.fstat(handle).st_size < size:
-            os.posix_fallocate(handle, 0, size)  # else a full file system would be met as SIGBUS in the middle of a store
+            os.posix_fallocate(
+                handle, 0, size
+            )  # else a full file system would be met as SIGBUS in the middle of a store
         return mmap.mmap(handle, size)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

@@ -52,7 +52,9 @@ class Tracked:
 
 
 class SchedulerSide:
-    def __init__(self, config: EmbeddedConfig, pool: Pool, *, space: dict[str, object], block_size: int, ranks: int) -> None:
+    def __init__(
+        self, config: EmbeddedConfig, pool: Pool, *, space: dict[str, object], block_size: int, ranks: int
+    ) -> None:
         """``space``: the namespace that all requests of this engine share; ``ranks``: tensor-parallel ranks, each of
         which stores its own objects."""
         self._config, self._pool, self._space, self._block_size, self._ranks = config, pool, space, block_size, ranks
@@ -86,7 +88,9 @@ class SchedulerSide:
         )
         tracked.overlapped = tracked.settings.overlap
         self._pool.count(
-            {"hit_tokens": external}, storage_format=tracked.settings.storage_format, placement=tracked.settings.placement
+            {"hit_tokens": external},
+            storage_format=tracked.settings.storage_format,
+            placement=tracked.settings.placement,
         )
 
     def step(self, output) -> tuple[list[Load], list[Store]]:

@@ -25,7 +25,9 @@ log = logging.getLogger("vllm.maru_e2e.embedded")
 
 
 class WorkerSide:
-    def __init__(self, config: EmbeddedConfig, pool: Pool, layers: dict[str, PagedLayer], *, block_size: int, rank: int) -> None:
+    def __init__(
+        self, config: EmbeddedConfig, pool: Pool, layers: dict[str, PagedLayer], *, block_size: int, rank: int
+    ) -> None:
         """``layers``: vLLM layer name -> its paged tensor, in any order; index is the number in ``layers.<n>``."""
         names = sorted(layers, key=_layer_number)
         self._number = {name: i for i, name in enumerate(names)}
@@ -112,7 +114,9 @@ class WorkerSide:
             if room is None:
                 continue
             object_view = self._pool.view(room).view(one.dtype)
-            target = object_view.view(2, len(self._layers), *shape[1:])[:, layer] if chunkwise else object_view.view(shape)
+            target = (
+                object_view.view(2, len(self._layers), *shape[1:])[:, layer] if chunkwise else object_view.view(shape)
+            )
             target.copy_(self._index.gather([self._layers[layer]], self._block_slots(store.blocks))[0])
             if not chunkwise:
                 written.append((f"{key}_L{layer}", room))
@@ -126,7 +130,11 @@ class WorkerSide:
             room = self._pool.reserve(size)
             if room is None:
                 self._rooms[full] = Reservation(0, 0, 0)
-                log.warning("The pool is full: chunk %d of %s is not stored; set a larger maru_pool_size.", store.chunk, store.request)
+                log.warning(
+                    "The pool is full: chunk %d of %s is not stored; set a larger maru_pool_size.",
+                    store.chunk,
+                    store.request,
+                )
                 self._count({"store_failures": 1}, store.settings)
             else:
                 self._rooms[name] = room
@@ -146,7 +154,9 @@ class WorkerSide:
                 continue
             marker = self._rooms[key] if chunkwise else Reservation(0, 0, self._rooms[names[0]].generation)
             self._pool.commit([(keys.marker_name(key, store.settings.storage_format), marker)])
-            self._count({"stored_chunks": 1, "stored_bytes": sum(self._rooms[name].size for name in names)}, store.settings)
+            self._count(
+                {"stored_chunks": 1, "stored_bytes": sum(self._rooms[name].size for name in names)}, store.settings
+            )
         self._stores = []
         for job in self._jobs.values():
             if job.seen_by_forward and job.finished:
@@ -162,7 +172,10 @@ class WorkerSide:
         size = tokens * job.layers * 2 * one.heads * one.head_size * one.dtype.itemsize
         if job.failed:
             self._invalid |= set(load.blocks[load.first // self._block_size : -(-load.end // self._block_size)])
-        self._count({"load_failures": 1} if job.failed else {"loads": 1, "loaded_bytes": size, "places": job.places}, load.settings)
+        self._count(
+            {"load_failures": 1} if job.failed else {"loads": 1, "loaded_bytes": size, "places": job.places},
+            load.settings,
+        )
         self._pool.journal_load(
             {
                 "request": load.request, "cell": load.settings.cell, "tokens": tokens, "layers": job.layers,

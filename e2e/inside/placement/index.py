@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.placement.base import check, new_staging
+from e2e.inside.placement.base import check, new_staging, words
 
 
 class Index:
@@ -30,7 +30,7 @@ class Index:
             keep, block, offset = where if self.once else self._where(slots, layer)
             row = row if keep is None else row[:, keep]
             # (T,2,H,D): the advanced indices are apart, so their axis comes first
-            layer.logical[block, :, offset] = row.transpose(0, 1)
+            _indexable(layer.logical)[block, :, offset] = _indexable(row).transpose(0, 1)
         return len(layers)
 
     def gather(
@@ -40,11 +40,11 @@ class Index:
         first = check(out, layers, slots)
         keep, block, offset = self._where(slots, first)
         for row, layer in zip(out, layers, strict=True):
-            found = layer.logical[block, :, offset].transpose(0, 1)
+            found = _indexable(layer.logical)[block, :, offset].transpose(0, 1)
             if keep is None:
-                row.copy_(found)
+                _indexable(row).copy_(found)
             else:
-                row[:, keep] = found
+                _indexable(row)[:, keep] = found
         return out
 
     def _where(self, slots: torch.Tensor, layer: PagedLayer) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
@@ -55,3 +55,8 @@ class Index:
                 keep = mask.nonzero().squeeze(1)
                 slots = slots[keep]
         return keep, slots // layer.block_size, slots % layer.block_size
+
+
+def _indexable(tensor: torch.Tensor) -> torch.Tensor:
+    """PyTorch doesn't index every 1-byte float on every device; bytes it does."""
+    return words(tensor) if tensor.element_size() == 1 else tensor

@@ -1,0 +1,1 @@
+"""Planted faults as data: what each does, where it applies, which rule must see it."""

@@ -1,0 +1,349 @@
+"""The one place where rooms meet; reads like the flow: settings, grid, stack, replay, recording, judge, report."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+from e2e.base.cell import Cell
+from e2e.base.connector import Adapter
+from e2e.base.errors import EngineCrashed, EngineError, EngineTimeout, SettingsError, UsageError
+from e2e.base.event import ARMS, SCHEMA, Record
+from e2e.connectors.class_check import check_class
+from e2e.connectors.table import load
+from e2e.grid import blind, lengths
+from e2e.grid.cells import Grid, by_engine, expand
+from e2e.judge.cells import judge
+from e2e.observe.effective import observe_engine
+from e2e.observe.evidence import EvidenceWindow
+from e2e.observe.metrics import MetricsWindow
+from e2e.recording.journal import Journal, read
+from e2e.recording.resume import finished, next_attempt
+from e2e.replay import arms
+from e2e.replay.client import EngineClient
+from e2e.replay.prompts import Prompt, build_prompts, folder_tokenizer, read_documents
+from e2e.report import console
+from e2e.report.facts import facts
+from e2e.report.files import write_reports
+from e2e.settings.settings import RECORDING, Settings
+from e2e.settings.world import environment, state_dir
+from e2e.stack.attach import AttachLauncher
+from e2e.stack.launcher import Engine, Launcher
+from e2e.stack.ledger import Ledger
+from e2e.stack.model import prepare_model
+from e2e.stack.model_facts import ModelFacts, model_facts
+from e2e.stack.process import ProcessLauncher
+from e2e.stack.reaper import reap
+from e2e.stack.spec import EngineSpec
+
+PROMPTS = Path(__file__).resolve().parents[1] / "prompts"
+#: How long to wait for the end of an engine that has just answered with an error, in seconds.
+SETTLE_S = 5.0
+#: Spare room in the KV cache over what one arm needs.
+KV_SPARE = 1.3
+
+
+def run(settings: Settings) -> int:
+    """Runs the grid, judges it, writes the reports, prints the verdict; returns the exit code of the contract."""
+    for left in reap(state_dir=state_dir()):
+        print(f"cleaned up after run {left.run_id}")
+    adapter = load(settings.connector, pool_bytes=settings.pool_bytes)
+    grid = expand(
+        settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed
+    ).require_cells()
+    documents = read_documents(PROMPTS.glob("*.txt"))
+    model = "" if settings.attach else prepare_model(settings.model)
+    before = read(settings.recording) if settings.resume else []
+    run_id = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:8]}"
+    with (
+        Ledger(run_id=run_id, state_dir=state_dir()) as ledger,
+        Journal(settings.recording) as journal,
+    ):
+        attempt = next_attempt(before)
+        flow = Flow(settings, adapter, journal.record, attempt, run_id, model, documents, ledger=ledger)
+        flow.begin(grid)
+        done = finished(before, baseline=not settings.attach)
+        todo = [cell for cell in grid.cells if cell.id not in done]
+        for key, cells in by_engine(todo, adapter).items():
+            flow.engine_key(key, cells)
+        journal.record("run.end", attempt=attempt)
+    return report(settings.out, strict=settings.strict)
+
+
+def report(folder: Path, *, strict: bool) -> int:
+    """Judges the recording in ``folder`` and writes what a person and a machine read; nothing else is looked at."""
+    events = read(folder / RECORDING)
+    judgement = judge(events, strict=strict)
+    write_reports(events, judgement, directory=folder)
+    console.show(facts(events), judgement, on=console.console(sys.stdout), directory=folder)
+    return judgement.exit_code
+
+
+def rejudge(folder: Path) -> int:
+    """``maru-e2e judge DIR``: a verdict from the recording alone."""
+    began = [event for event in read(folder / RECORDING) if event.kind == "run.begin"]
+    if not began:
+        raise UsageError(f"{folder / RECORDING} holds no run; give the folder of a run that has begun.")
+    return report(folder, strict=bool(began[-1]["settings"].get("strict", False)))
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """What the cells of one engine key have in common. ``lengths``: solved prompt lengths, tokens."""
+
+    key: str
+    cells: tuple[Cell, ...]
+    block_size: int
+    lengths: lengths.Plan
+    prompts: list[Prompt] = field(default_factory=list)
+
+
+@dataclass
+class Flow:
+    """One attempt at a run."""
+
+    settings: Settings
+    adapter: Adapter
+    record: Record
+    attempt: int
+    run_id: str
+    model: str
+    documents: Sequence[str]
+    ledger: Ledger
+    started: int = 0
+
+    def begin(self, grid: Grid) -> None:
+        self.record(
+            "run.begin",
+            run_id=self.run_id, attempt=self.attempt, schema=SCHEMA, command=["maru-e2e", *self.settings.argv],
+            versions={"maru-e2e": version("maru-e2e"), "python": platform.python_version()}, machine=_machine(),
+            settings=self.settings.as_json(), wall_time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        )  # fmt: skip
+        for invalid in grid.invalid:
+            self.record("plan.invalid", settings=dict(invalid.settings), why=invalid.why)
+        if grid.collapsed:
+            self.record(
+                "note", text=f"Connector {self.adapter.name} has no axis {', '.join(grid.collapsed)}: one cell for all."
+            )
+
+    # one engine key
+
+    def engine_key(self, key: str, cells: tuple[Cell, ...]) -> None:
+        """Plans its cells, runs the baseline engine, then the cells; an engine that fails ends its own key only."""
+        model = model_facts(self.model) if self.model else None
+        plan = self._plan(key, cells, model)
+        for cell in cells:
+            self._record_plan(plan, cell, model)
+        try:
+            if not self.settings.attach:
+                self._baseline(plan)
+            todo = list(cells)
+            while todo:
+                todo = self._cells(plan, todo)
+        except EngineError as error:
+            self._say(f"{key}: {error}")
+
+    def _plan(self, key: str, cells: tuple[Cell, ...], model: ModelFacts | None) -> KeyPlan:
+        cell = cells[0]
+        block_size = int(cell.get("block_size", 16))
+        config = self.adapter.config(cell, pool_dir="", block_size=block_size)
+        if config.module_path:
+            check_class(config)
+        limits = [self.adapter.longest_prompt]
+        if model and model.max_tokens:
+            limits.append(model.max_tokens - self.settings.max_tokens)
+        plan = lengths.solve(
+            self.adapter.hit_rule(cell, block_size=block_size),
+            None if self.settings.attach else self.adapter.step(cell, block_size=block_size),
+            block_size, self.settings.lengths, longest=min((n for n in limits if n), default=None),
+        )  # fmt: skip
+        for why in plan.why:
+            self.record("note", text=f"{key}: {why}")
+        return KeyPlan(key, cells, block_size, plan)
+
+    def _record_plan(self, plan: KeyPlan, cell: Cell, model: ModelFacts | None) -> None:
+        concurrency = int(cell.get("concurrency", 1))
+        rule = self.adapter.hit_rule(cell, block_size=plan.block_size)
+        blind_spots = []
+        if model:
+            heads = max(model.kv_heads // int(cell.get("tensor_parallel", 1)), 1)
+            shape = blind.Geometry(kv_heads=heads, layers=model.layers, block_size=plan.block_size)
+            blind_spots = blind.guard(shape, rule, plan.lengths.lengths, digests=False, deterministic=concurrency == 1)
+        self.record(
+            "plan.cell",
+            cell=cell.id, attempt=self.attempt, settings=dict(cell.settings), engine_key=plan.key,
+            adapter=self.adapter.name, expect=self._expect(cell),
+            oracle=plan.lengths.oracle if concurrency == 1 else "split_matched", step=plan.lengths.step,
+            lengths=list(plan.lengths.lengths), blind=blind_spots, counters=self.adapter.has_counters,
+            deterministic=concurrency == 1, digests=False, fault=None,
+        )  # fmt: skip
+
+    def _expect(self, cell: Cell) -> dict[str, object]:
+        checkable = ("layout", "block_size", "storage_format", "placement", "overlap", "load")
+        expect = {axis: cell.settings[axis] for axis in checkable if axis in cell.settings}
+        attention = self.settings.attention
+        if attention and not self.settings.attach:
+            expect["attention_backend"] = {"strided": "STRIDED_CPU", "stock": "CPU_ATTN"}.get(attention, attention)
+        return expect
+
+    # engines
+
+    def _spec(self, plan: KeyPlan, role: str) -> EngineSpec:
+        cell, settings = plan.cells[0], self.settings
+        self.started += 1
+        name = f"{plan.key}.{role}.{self.attempt}.{self.started}"
+        pool = "" if settings.attach else str(self.ledger.folder(_shared_memory(), name))
+        config = self.adapter.config(cell, pool_dir=pool, block_size=plan.block_size)
+        longest = max(plan.lengths.lengths) + settings.max_tokens
+        return EngineSpec(
+            name=name, engine_key=plan.key, role=role, model=self.model, device=settings.device,
+            layout=cell.get("layout"), block_size=plan.block_size, dtype=cell.get("dtype"),
+            kv_cache_dtype=cell.get("kv_cache_dtype"), max_num_batched_tokens=plan.lengths.step,
+            max_model_len=-(-longest // plan.block_size) * plan.block_size + plan.block_size,
+            kv_cache_memory_bytes=settings.kv_cache_bytes or self._kv_cache_bytes(plan),
+            tensor_parallel=int(cell.get("tensor_parallel", 1)), attention=settings.attention,
+            connector=config if role == "connector" else None,
+            # what the connector's engine needs shapes the steps, so the baseline must have it too
+            extra_args=() if role == "connector" else config.engine_args,
+        )  # fmt: skip
+
+    def _tokens(self, plan: KeyPlan) -> int:
+        """Tokens that one arm keeps in the KV cache: whole blocks of every prompt and answer, and the null block."""
+        per_prompt = [-(-(n + self.settings.max_tokens) // plan.block_size) for n in plan.lengths.lengths]
+        return (sum(per_prompt) + 1) * plan.block_size
+
+    def _kv_cache_bytes(self, plan: KeyPlan) -> int | None:
+        model = model_facts(self.model) if self.model else None
+        if model is None:
+            return None
+        dtype = str(plan.cells[0].get("dtype"))
+        return int(self._tokens(plan) * KV_SPARE) * model.kv_bytes_per_token(4 if dtype == "float32" else 2)
+
+    @contextmanager
+    def _engine(self, plan: KeyPlan, role: str) -> Iterator[tuple[Engine, EngineClient]]:
+        """A ready, observed and warm engine; stopped at the end, whatever happened."""
+        spec = self._spec(plan, role)
+        self._say(f"starting {role} engine {plan.key}")
+        log_path = self.settings.out / "logs" / f"{spec.name}.log"
+        with self._launcher().start(spec, log_path=log_path, record=self.record) as engine:
+            engine.wait_ready(self.settings.start_limit_s)
+            client = EngineClient(engine.url, timeout_s=self.settings.request_limit_s)
+            config = observe_engine(client, spec.name, self.record)
+            self._check_room(plan, config["effective"])
+            encode = folder_tokenizer(Path(self.model)) if Path(self.model).is_dir() else client.tokenize
+            if not plan.prompts:
+                nonce = f"{self.run_id}/{self.attempt}/{plan.key}"
+                plan.prompts.extend(build_prompts(self.documents, encode, lengths=plan.lengths.lengths, nonce=nonce))
+            nonce = f"{self.run_id}/{spec.name}"
+            warm = arms.warm_up_prompt(self.documents, encode, step=plan.lengths.step, nonce=nonce)
+            arms.warm_up(client, warm)
+            yield engine, client
+
+    def _launcher(self) -> Launcher:
+        if self.settings.attach:
+            return AttachLauncher(url=self.settings.attach, attempt=self.attempt)
+        return ProcessLauncher(ledger=self.ledger, environ=environment(), attempt=self.attempt)
+
+    def _check_room(self, plan: KeyPlan, effective) -> None:
+        blocks, needed = effective.get("num_blocks"), self._tokens(plan)
+        if blocks and int(blocks) * plan.block_size < needed:
+            raise SettingsError(
+                f"the KV cache holds {int(blocks) * plan.block_size} tokens and an arm needs {needed}; "
+                "raise --kv-cache-size or ask for shorter --lengths."
+            )
+
+    # arms
+
+    def _baseline(self, plan: KeyPlan) -> None:
+        with self._engine(plan, "baseline") as (engine, client):
+            place = {"engine": engine.name, "engine_key": plan.key, "attempt": self.attempt}
+            self.record("baseline.begin", **place)
+            try:
+                self._arms(plan, engine, client, None, ARMS[:2])
+            except EngineError:
+                engine.check(settle_s=SETTLE_S)
+                raise
+            self.record("baseline.end", **place)
+
+    def _cells(self, plan: KeyPlan, cells: Sequence[Cell]) -> list[Cell]:
+        """Runs cells on one engine; returns those that are left when one of them brought the engine down."""
+        with self._engine(plan, "connector") as (engine, client):
+            for number, cell in enumerate(cells):
+                place = {"cell": cell.id, "engine": engine.name, "attempt": self.attempt}
+                self._say(f"replaying {cell.id}")
+                self.record("cell.begin", **place)
+                try:
+                    self._arms(plan, engine, client, cell, ARMS)
+                except EngineError as error:
+                    self._say(f"{cell.id}: {error}")
+                    try:
+                        engine.check(settle_s=SETTLE_S)
+                    except EngineCrashed as crash:
+                        self._say(str(crash))
+                        return list(cells[number + 1 :])
+                    if isinstance(error, EngineTimeout):  # hung: the others get an engine that answers
+                        return list(cells[number + 1 :])
+                self.record("cell.end", **place)
+                self._forget(client, engine)
+        return []
+
+    def _arms(
+        self, plan: KeyPlan, engine: Engine, client: EngineClient, cell: Cell | None, names: Sequence[str]
+    ) -> None:
+        name = cell.id if cell else None
+        rule = self.adapter.hit_rule(cell or plan.cells[0], block_size=plan.block_size)
+        metrics = MetricsWindow(client.metrics, self.record, engine=engine.name)
+        evidence = EvidenceWindow(client.collective_rpc, self.record, engine=engine.name) if cell else None
+        for number, arm in enumerate(names):
+            place = {"cell": name, "arm": arm}
+            if arm.startswith("external"):
+                seed = (self.attempt * 1009 + self.started) * 1009 + number
+                arms.between_arms(client, engine=engine.name, record=self.record, seed=seed, **place)
+            served = [lengths.predict(rule, n, plan.block_size)[arm] for n in plan.lengths.lengths]
+            with (
+                metrics.arm(**place, requests=len(plan.prompts)),
+                evidence.arm(**place) if evidence else nullcontext(),
+            ):
+                arms.run_arm(
+                    client, engine=engine.name, **place, prompts=plan.prompts,
+                    predictions=[(s.local, s.external if cell else 0) for s in served],
+                    params=self.adapter.request_params(cell) if cell else None,
+                    salt=f"{self.run_id}.{self.attempt}.{name or 'baseline'}", record=self.record,
+                    concurrency=int(cell.get("concurrency", 1)) if cell else 1,
+                    limit_s=self.settings.request_limit_s, max_tokens=self.settings.max_tokens,
+                )  # fmt: skip
+
+    def _forget(self, client: EngineClient, engine: Engine) -> None:
+        """Empties a pool of our own, so that it need not hold more than one cell. Never somebody else's store."""
+        if self.adapter.has_counters and not self.settings.attach:
+            ok, _ = client.reset_prefix_cache(external=True)
+            if not ok:
+                self.record("note", text=f"{engine.name}: the connector's pool was not emptied after a cell.")
+
+    def _say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _machine() -> dict[str, object]:
+    return {
+        "system": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": psutil.cpu_count(logical=False) or psutil.cpu_count(),
+        "threads": psutil.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+    }
+
+
+def _shared_memory() -> Path:
+    """Where pools lie: shared memory where there is any, as CXL memory would be mapped; else a temporary folder."""
+    shared = Path("/dev/shm")
+    return shared if shared.is_dir() else Path(state_dir())

@@ -1,0 +1,39 @@
+"""What the rig has to know of a model before an engine runs: its KV geometry and its longest prompt."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """``kv_heads`` of the whole model, not of a rank; ``max_tokens``: prompt and answer together, None when unsaid."""
+
+    layers: int
+    kv_heads: int
+    head_size: int
+    max_tokens: int | None
+
+    def kv_bytes_per_token(self, element_bytes: int) -> int:
+        """K and V of all layers."""
+        return 2 * self.layers * self.kv_heads * self.head_size * element_bytes
+
+
+def model_facts(model: str) -> ModelFacts | None:
+    """From the config.json of a model folder; None for a hub id, or a model that doesn't say."""
+    config_file = Path(model) / "config.json"
+    if not config_file.is_file():
+        return None
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    try:
+        heads = int(config["num_attention_heads"])
+        return ModelFacts(
+            layers=int(config["num_hidden_layers"]),
+            kv_heads=int(config.get("num_key_value_heads") or heads),
+            head_size=int(config.get("head_dim") or config["hidden_size"] // heads),
+            max_tokens=config.get("max_position_embeddings"),
+        )
+    except KeyError:
+        return None
