@@ -4,7 +4,7 @@ Equal prompts give equal bits when the KV of the prefix is the same and the rest
 time, steps are S tokens long and start where the cached tokens end: answers served a multiple of S tokens compute the
 steps of the cold run (aligned); answers served the same number of tokens compute the same suffix (split-matched).
 Several at once share the steps, so only reruns on one engine, served the same number of tokens, are comparable, and
-that only in the engine's batch-invariant mode.
+that only in the engine's batch-invariant mode. Engines that don't compute alike are never comparable.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from e2e.judge.same_engine import disagreements
 from e2e.judge.view import BASELINE, Answer, CellView, Side
 
 
@@ -114,7 +115,8 @@ def schedule(view: CellView, side: Side, arm: str, prompt: int) -> tuple[object,
     if view.plan.concurrent:
         return (side.role, tokens) if tokens else None
     step = prefill_step(view)
-    return ("aligned",) if tokens == 0 or (step and tokens % step == 0) else ("from", tokens)
+    engine = side.role if disagreements(view) else "any"
+    return (engine, "aligned") if tokens == 0 or (step and tokens % step == 0) else (engine, tokens)
 
 
 def answers(view: CellView, prompt: int) -> Iterator[Reference]:

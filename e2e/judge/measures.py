@@ -56,7 +56,7 @@ def oracle(view: CellView, findings: Iterable[Finding]) -> Oracle:
     for arm, prompt in _external_answers(view):
         exact = compare.exact_references(view, view.connector, arm, prompt)
         references = exact or list(compare.answers(view, prompt))
-        aligned = compare.schedule(view, view.connector, arm, prompt) == ("aligned",)
+        aligned = "aligned" in (compare.schedule(view, view.connector, arm, prompt) or ())
         kinds.add("coarse" if not exact else "aligned" if aligned else "split_matched")
         found = view.connector.answer(arm, prompt)
         if exact:

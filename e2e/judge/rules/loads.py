@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from e2e.base.verdict import Finding, Reason
-from e2e.judge.rules.effective import plain
+from e2e.judge.same_engine import plain
 from e2e.judge.view import Arm, CellView
 
 RULE = "loads"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from synthetic_recording import CELL, Recording, answer
+from synthetic_recording import BASELINE, CELL, CONNECTOR, Recording, answer
 
 from e2e.base.judgement import CellJudgement
 from e2e.base.verdict import Reason, Verdict
@@ -98,6 +98,19 @@ def test_all_arms_wrong_in_the_same_way_are_betrayed_by_the_baseline(options):
     cell = verdict(recording)
     assert (cell.verdict, cell.reason) == (Verdict.CORRUPT, Reason.FIRST_ANSWER_DIFFERS)
     assert cell.first_generation == "not reproduced"
+
+
+def test_engines_that_do_not_compute_alike_are_not_compared():
+    """Seen on two cores: vLLM gave the engine with a connector two threads and the baseline one."""
+    recording = Recording()
+    for engine, threads in ((BASELINE, 1), (CONNECTOR, 2)):
+        recording.change("engine.config", lambda d, n=threads: d["effective"].update(threads=n), engine=engine)
+    for arm in ("cold", "local", "external", "external_again"):
+        recording.change("request.done", nudged, cell=CELL, arm=arm, prompt=1)
+    cell = verdict(recording)
+    assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.EFFECTIVE_DIFFERS)
+    recording.change("request.done", nudged, cell=CELL, arm="external", prompt=1)
+    assert verdict(recording).reason is Reason.LOGPROBS_DIFFER
 
 
 @pytest.mark.parametrize("arm", ["cold", "local"])
