@@ -73,7 +73,7 @@ class EngineClient:
         with self._answer(
             "POST", "/v1/completions", what, limit_s, json=body, headers={"X-Request-Id": request_id}, stream=True
         ) as response:
-            for payload in events(response.iter_content(chunk_size=None)):
+            for payload in events(_as_it_comes(response)):
                 now_ns = time.monotonic_ns()
                 if now_ns - sent_ns > limit_s * 1e9:
                     raise _late(what, limit_s)
@@ -162,12 +162,16 @@ class EngineClient:
 
     def _lost(self, error: Exception, what: str, limit_s: float) -> EngineTimeout | EngineCrashed:
         inner = error.args[0] if error.args else None
-        # requests reports a read timeout in mid-stream as a ConnectionError around urllib3's own
-        if isinstance(error, requests.Timeout) or isinstance(inner, ReadTimeoutError):
+        if isinstance(error, (requests.Timeout, ReadTimeoutError)) or isinstance(inner, ReadTimeoutError):
             return _late(what, limit_s)
         if isinstance(getattr(inner, "reason", None), NewConnectionError):
             return EngineCrashed(f"Nothing answers at {self.url}; see whether the engine runs, and its log.")
         return EngineCrashed(f"The connection to {self.url} was lost while it was {what}; see the engine's log.")
+
+
+def _as_it_comes(response: requests.Response) -> Iterator[bytes]:
+    """The body as it arrives. requests' own iterators wait for a full buffer when the body is not chunked."""
+    return iter(lambda: response.raw.read1(1 << 16, decode_content=True), b"")
 
 
 def _late(what: str, limit_s: float) -> EngineTimeout:

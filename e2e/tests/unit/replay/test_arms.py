@@ -1,0 +1,207 @@
+import threading
+import time
+
+import pytest
+
+from e2e.base.errors import EngineAnswer, EngineCrashed
+from e2e.base.event import Event
+from e2e.replay.arms import between_arms, run_arm, warm_up, warm_up_prompt
+from e2e.replay.prompts import Prompt
+from e2e.replay.stream import Completion
+
+PROMPTS = [Prompt(token_ids=(index, *range(20)), secret=str(index), index=index) for index in range(4)]
+ANSWER = Completion(
+    token_ids=(1,),
+    logprobs=(-0.5,),
+    top=({"token_id:1": -0.5},),
+    finish_reason="length",
+    prompt_tokens=21,
+    cached_tokens=16,
+    sent_ns=1,
+    first_ns=2,
+    done_ns=3,
+)
+
+
+class Journal:
+    def __init__(self):
+        self.events = []
+        self._lock = threading.Lock()
+
+    def __call__(self, kind, **data):
+        event = Event(kind, data)
+        with self._lock:
+            self.events.append(event)
+        return event
+
+    @property
+    def kinds(self):
+        return [event.kind for event in self.events]
+
+    def of(self, kind):
+        return [event for event in self.events if event.kind == kind]
+
+
+class Client:
+    """Stands where the HTTP client does; ``failing`` is the index of a prompt that gets ``error``."""
+
+    def __init__(self, journal, *, failing=None, error=None):
+        self.journal, self.failing, self.error = journal, failing, error
+        self.calls = []
+
+    def complete(self, token_ids, *, request_id, **options):
+        assert request_id in [event["request"] for event in self.journal.of("request.sent")]
+        self.calls.append((token_ids, options))
+        if token_ids[0] == self.failing:
+            raise self.error
+        time.sleep(0.01)
+        return ANSWER
+
+
+def run(client, journal, *, cell="NHD-chunkwise", arm="external", **options):
+    options = {"params": {"placement": "kernel"}, "salt": "s", "prompts": PROMPTS} | options
+    predictions = [(0, 16)] * len(PROMPTS)
+    return run_arm(
+        client, engine="NHD.connector.1", cell=cell, arm=arm, predictions=predictions, record=journal, **options
+    )
+
+
+def test_each_request_is_expected_then_sent_then_done():
+    journal = Journal()
+    client = Client(journal)
+    assert run(client, journal) == [ANSWER] * 4
+    assert journal.kinds == ["arm.begin", *["expect.hit", "request.sent", "request.done"] * 4, "arm.end"]
+    expect, sent, done = journal.events[4:7]
+    assert (expect["prompt"], expect["tokens"], expect["local"], expect["external"]) == (1, 21, 0, 16)
+    assert expect["digest"] == PROMPTS[1].digest
+    assert (sent["params"], sent["salt"], sent["cell"], sent["arm"]) == (
+        {"placement": "kernel"}, "s", "NHD-chunkwise", "external",
+    )  # fmt: skip
+    assert done["request"] == sent["request"]
+    assert (done["cached_tokens"], done["logprobs"], done["first_ns"]) == (16, (-0.5,), 2)
+    assert len({event["request"] for event in journal.of("request.sent")}) == 4
+    assert client.calls[0][1] == {
+        "max_tokens": 8, "cache_salt": "s", "kv_transfer_params": {"placement": "kernel"}, "limit_s": 120.0,
+    }  # fmt: skip
+
+
+def test_several_at_once_keep_the_order_of_answers_and_of_each_requests_events():
+    journal = Journal()
+    assert len(run(Client(journal), journal, concurrency=4)) == 4
+    assert (journal.kinds[0], journal.kinds[-1]) == ("arm.begin", "arm.end")
+    for sent in journal.of("request.sent"):
+        kinds = [event.kind for event in journal.events if event.data.get("prompt") == sent["prompt"]]
+        assert kinds == ["expect.hit", "request.sent"]
+    assert {e["request"] for e in journal.of("request.done")} == {e["request"] for e in journal.of("request.sent")}
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_an_error_ends_the_arm(concurrency):
+    journal = Journal()
+    client = Client(journal, failing=0, error=EngineAnswer("refused.", status=500))
+    with pytest.raises(EngineAnswer):
+        run(client, journal, concurrency=concurrency)
+    failed = journal.of("request.failed")
+    assert [(e["error"], e["message"], e["status"]) for e in failed] == [("EngineAnswer", "refused.", 500)]
+    assert len(client.calls) <= concurrency
+    assert "arm.end" not in journal.kinds
+    # whatever was sent has its end in the journal
+    assert len(journal.of("request.sent")) == len(journal.of("request.done")) + len(failed)
+
+
+def test_a_crash_has_no_status():
+    journal = Journal()
+    with pytest.raises(EngineCrashed):
+        run(Client(journal, failing=2, error=EngineCrashed("gone.")), journal)
+    assert journal.of("request.failed")[0]["status"] is None
+    assert len(journal.of("request.done")) == 2
+
+
+@pytest.mark.parametrize("options", [{"arm": "warm"}, {"cell": None, "arm": "external"}, {"prompts": PROMPTS[:2]}])
+def test_impossible_arguments_raise(options):
+    journal = Journal()
+    with pytest.raises(ValueError):
+        run(Client(journal), journal, **options)
+    assert not journal.events
+
+
+class Resetting:
+    def __init__(self, *, reset=(True, 1), overwrite=({"blocks": 41},)):
+        self.reset, self.overwrite, self.seeds = reset, overwrite, []
+
+    def reset_prefix_cache(self, limit_s):
+        if isinstance(self.reset, Exception):
+            raise self.reset
+        return self.reset
+
+    def collective_rpc(self, method, seed, *, timeout):
+        assert method == "rig_overwrite_free_blocks"
+        self.seeds.append(seed)
+        if isinstance(self.overwrite, Exception):
+            raise self.overwrite
+        return list(self.overwrite)
+
+
+NO_SUCH = EngineAnswer("no such method.", status=500)
+
+
+@pytest.mark.parametrize(
+    ("client", "log", "reset", "overwritten"),
+    [
+        (Resetting(), None, (True, 1), (True, 41)),
+        (Resetting(overwrite=NO_SUCH), None, (True, 1), (False, 0)),
+        (Resetting(overwrite=({"blocks": 41}, None)), None, (True, 1), (False, 0)),
+        (Resetting(overwrite=()), None, (True, 1), (False, 0)),
+        (Resetting(reset=(None, 4)), None, (None, 4), (True, 41)),
+        (Resetting(reset=(None, 4)), [0, 1], (True, 4), (True, 41)),
+    ],
+)
+def test_between_arms_records_what_it_could_do(client, log, reset, overwritten):
+    journal = Journal()
+    seen = (lambda: log.pop(0)) if log else None
+    between_arms(client, engine="e", cell="c", arm="external", record=journal, seed=5, resets_seen=seen)
+    local, free = journal.of("reset.local")[0], journal.of("overwrite.free")[0]
+    assert (local["ok"], local["tries"]) == reset
+    assert (free["ok"], free["blocks"], free["seed"]) == (*overwritten, 5)
+    assert client.seeds == [5]
+
+
+@pytest.mark.parametrize(
+    ("client", "log"),
+    [
+        (Resetting(reset=(False, 9)), None),
+        (Resetting(reset=EngineAnswer("no dev mode.", status=404)), None),
+        (Resetting(reset=(None, 4)), [3, 3]),
+    ],
+)
+def test_nothing_is_overwritten_while_blocks_may_be_in_use(client, log):
+    journal = Journal()
+    seen = (lambda: log.pop(0)) if log else None
+    between_arms(client, engine="e", cell="c", arm="external", record=journal, seed=5, resets_seen=seen)
+    assert client.seeds == []
+    assert journal.of("reset.local")[0]["ok"] is False
+    assert journal.of("overwrite.free")[0]["ok"] is False
+
+
+def test_a_dead_engine_raises_between_arms():
+    with pytest.raises(EngineCrashed):
+        between_arms(
+            Resetting(overwrite=EngineCrashed("gone.")), engine="e", cell="c", arm="external", record=Journal(), seed=1
+        )
+
+
+def test_the_warm_up_is_longer_than_a_step_and_sent_twice_with_one_salt():
+    words = [" ".join(f"w{number}" for number in range(900))]
+    prompt = warm_up_prompt(words, lambda text: [hash(word) % 10**9 for word in text.split()], step=512, nonce="n")
+    assert 512 < len(prompt) < 700
+    calls = []
+
+    class Sent:
+        def complete(self, token_ids, **options):
+            calls.append((token_ids, options))
+
+    warm_up(Sent(), prompt, params={"placement": "index"})
+    assert [call[0] for call in calls] == [prompt.token_ids] * 2
+    assert calls[0][1]["cache_salt"] == calls[1][1]["cache_salt"] != ""
+    assert calls[0][1]["request_id"] != calls[1][1]["request_id"]
+    assert calls[0][1]["kv_transfer_params"] == {"placement": "index"}
