@@ -46,7 +46,7 @@ def observe_engine(client: EngineView, engine: str, record: Record) -> Event:
     """Records engine.config. The worker is asked first; only an engine without the extension is asked for /server_info,
     whose first call costs seconds (it collects the machine's environment). What nobody says is absent, and a note tells
     why."""
-    effective: dict[str, object] = {}
+    effective: dict[str, object] = {"versions": {}}
     for read in (_version, _worker, _server):
         if read is _server and "max_num_batched_tokens" in effective:
             break

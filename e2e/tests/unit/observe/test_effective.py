@@ -1,0 +1,101 @@
+import pytest
+
+from e2e.base.errors import EngineAnswer, EngineCrashed
+from e2e.base.event import Event
+from e2e.observe.effective import observe_engine
+
+#: cut from vLLM 0.32's /server_info?config_format=json
+SERVER = {
+    "vllm_config": {
+        "cache_config": {
+            "block_size": 128,
+            "kv_cache_layout": None,
+            "enable_prefix_caching": True,
+            "num_gpu_blocks": 67,
+        },
+        "scheduler_config": {"max_num_batched_tokens": 512, "async_scheduling": False},
+        "model_config": {"dtype": "torch.float32", "max_model_len": 4096},
+        "kv_transfer_config": None,
+    },
+    "vllm_env": {"VLLM_BATCH_INVARIANT": False},
+    "system_env": {"torch_version": "2.13.0+cpu", "python_version": "3.11.7 (main, May  9 2026)"},
+}
+WORKER = {"layout": "NHD", "block_size": 16, "max_num_batched_tokens": 512, "versions": {"torch": "2.13.0"}}
+MISSING = EngineAnswer("not there.", status=404)
+
+
+class Engine:
+    def __init__(self, *, worker=MISSING, server=MISSING, version="0.32.0"):
+        self.answers, self.asked = {"rig_info": worker, "server": server, "version": version}, []
+
+    def _answer(self, name):
+        self.asked.append(name)
+        if isinstance(self.answers[name], Exception):
+            raise self.answers[name]
+        return self.answers[name]
+
+    def collective_rpc(self, method):
+        return [self._answer(method)]
+
+    def server_info(self):
+        return self._answer("server")
+
+    def version(self):
+        return self._answer("version")
+
+
+def observe(engine):
+    events = []
+
+    def record(kind, **data):
+        events.append(Event(kind, data))
+        return events[-1]
+
+    assert observe_engine(engine, "e", record) is events[-1]
+    return events[-1]["effective"], [event for event in events if event.kind == "note"]
+
+
+def test_what_the_worker_says_is_enough():
+    engine = Engine(worker=WORKER, server=SERVER)
+    effective, notes = observe(engine)
+    assert effective == {**WORKER, "versions": {"torch": "2.13.0", "vllm": "0.32.0"}}
+    assert "server" not in engine.asked
+    assert not notes
+
+
+def test_without_the_extension_the_api_process_tells_what_it_knows():
+    effective, notes = observe(Engine(server=SERVER))
+    assert effective == {
+        "block_size": 128,
+        "enable_prefix_caching": True,
+        "num_blocks": 67,
+        "max_num_batched_tokens": 512,
+        "async_scheduling": False,
+        "dtype": "float32",
+        "max_model_len": 4096,
+        "batch_invariant": False,
+        "versions": {"vllm": "0.32.0", "torch": "2.13.0+cpu", "python": "3.11.7"},
+    }
+    assert len(notes) == 1
+
+
+def test_a_worker_that_knows_half_wins_over_the_api_process():
+    effective, _ = observe(Engine(worker={"layout": "NHD", "block_size": 16}, server=SERVER))
+    assert (effective["layout"], effective["block_size"], effective["num_blocks"]) == ("NHD", 16, 67)
+
+
+def test_nothing_known_is_nothing_said():
+    effective, notes = observe(Engine(version=MISSING))
+    assert effective == {"versions": {}}
+    assert len(notes) == 3
+
+
+@pytest.mark.parametrize("odd", [{"vllm_config": "text"}, {"vllm_config": {"cache_config": "CacheConfig(...)"}}, {}])
+def test_another_versions_form_is_no_crash(odd):
+    effective, _ = observe(Engine(server=odd))
+    assert effective == {"versions": {"vllm": "0.32.0"}}
+
+
+def test_a_dead_engine_raises():
+    with pytest.raises(EngineCrashed):
+        observe(Engine(worker=EngineCrashed("gone.")))
