@@ -30,6 +30,7 @@ class RigExtension:
             "stride": list(tensor.stride()),
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "device": str(tensor.device),
+            "threads": torch.get_num_threads(),
             "num_layers": len(caches),
             "num_blocks": self._rig_num_blocks(),
             "block_size": config.cache_config.block_size,

@@ -60,7 +60,7 @@ class EngineSpec:
         flags = {
             "--host": host,
             "--port": port,
-            "--model": self.model,
+            "--model": os.path.abspath(self.model) if Path(self.model).is_dir() else self.model,
             "--served-model-name": SERVED_MODEL,
             "--seed": 0,
             # the model's own sampling defaults (a repetition penalty, say) have no place in a comparison
@@ -100,6 +100,9 @@ class EngineSpec:
         if self.device == "cpu":
             # saves 1.5 s on the first request with logprobs
             env["TORCHDYNAMO_DISABLE"] = "1"
+            # vLLM keeps one more core free for a connector, and another number of threads sums in another order: the
+            # baseline engine would differ in the last bits. Both must compute with equally many.
+            env["VLLM_CPU_NUM_OF_RESERVED_CPU"] = "1"
         if self.connector:
             env.update(self.connector.env)
         env.update(self.env)
@@ -109,8 +112,10 @@ class EngineSpec:
         """``base`` (the rig's environment) without what would leak into the engine, plus what the spec sets."""
         env = {key: value for key, value in base.items() if key not in UNSET}
         own = self.settings_env()
-        if "PYTHONPATH" in own and env.get("PYTHONPATH"):
-            own["PYTHONPATH"] = os.pathsep.join((own["PYTHONPATH"], env["PYTHONPATH"]))
+        paths = [path for each in (own, env) for path in each.get("PYTHONPATH", "").split(os.pathsep) if path]
+        if paths:
+            # absolute: an engine runs in a folder of its own
+            own["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths))
         allowed = env.get("VLLM_PLUGINS")
         if allowed is not None and PLUGIN not in allowed.split(","):
             own.setdefault("VLLM_PLUGINS", ",".join(filter(None, (allowed, PLUGIN))))
