@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from e2e.inside import faults
+
 #: Maru's keys that mean nothing for a double without servers: taken, named in the log, without effect.
 INERT = ("maru_server_url", "maru_instance_id", "maru_eager_map", "maru_chunk_size", "maru_log_timing")
 #: Maru's keys for what the double does not emulate; the value that is harmless is taken.
@@ -52,6 +54,7 @@ class RequestSettings:
             raise ValueError(f"overlap is {self.overlap!r}; use true or false.")
         if self.overlap and self.load != "async":
             raise ValueError("overlap needs load=async (maru_async_load), as in Maru.")
+        faults.get(self.fault)
         if not isinstance(self.release_after_layers, int) or self.release_after_layers < 1:
             raise ValueError(f"release_after_layers is {self.release_after_layers!r}; use a whole number from 1.")
 

@@ -1,12 +1,14 @@
-"""The embedded connector: Maru's shape and Maru's keys over a pool of our own. A test double, never a mock of the engine.
+"""The embedded connector: Maru's shape and keys over a pool of our own. A test double, never a mock of the engine.
 
-``--kv-transfer-config '{"kv_connector": "EmbeddedConnector", "kv_connector_module_path": "e2e.inside.connector", ...}'``
+``--kv-transfer-config '{"kv_connector": "EmbeddedConnector",
+"kv_connector_module_path": "e2e.inside.connector", ...}'``
 This class only translates between vLLM's hooks (0.14 to 0.33) and the two halves; see scheduler_side and worker_side.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,7 +96,10 @@ class EmbeddedConnector(KVConnectorBase_V1):
     # evidence, read by the rig through the worker extension
 
     def rig_evidence(self, after: int) -> dict[str, object]:
-        return {"counters": self._pool.counters(), "loads": self._pool.loads(after)}
+        totals = self._pool.counters()
+        fired = {name[len("fired:") :]: n for name, n in totals.items() if re.fullmatch(r"fired:[^/]+", name)}
+        counters = {name: value for name, value in totals.items() if not name.startswith("fired:")}
+        return {"counters": counters, "loads": self._pool.loads(after), "fired": fired}
 
     # scheduler
 

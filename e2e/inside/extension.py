@@ -10,7 +10,10 @@ import platform
 import torch
 import vllm
 
-from e2e.inside import runtime
+from e2e.inside import faults, runtime
+from e2e.inside.faults.plant import Plant
+from e2e.inside.probe import Probe, hashing
+from e2e.inside.worker_side import layer_number
 
 #: Overwritten blocks get values of this size: finite in every dtype but fp8, and far from any real key or value.
 _AMPLITUDE = 100.0
@@ -67,6 +70,8 @@ class RigExtension:
             page = torch.empty(view.shape[1:], dtype=torch.float32, device=tensor.device)
             page.uniform_(-_AMPLITUDE, _AMPLITUDE, generator=generator)
             view[1:] = page.to(tensor.dtype)
+        if (probe := self._rig_hooked()) is not None:
+            probe.note_blank()
         return {"blocks": blocks - 1, "seed": seed}
 
     def rig_evidence(self, after: int) -> dict[str, object] | None:
@@ -74,6 +79,62 @@ class RigExtension:
         connector = self._rig_connector()
         ask = getattr(connector, "rig_evidence", None)
         return ask(after) if ask else None
+
+    def rig_probe(self, on: bool, keep_raw_mib: int = 256, samples: int = 4) -> dict[str, object]:
+        """Digests on or off. ``keep_raw_mib``: host memory for the KV of cold runs, which samples of wrong pages need;
+        ``samples``: at most so many between two ``rig_digests``. {"error": sentence} where KV can't be read."""
+        if (probe := self._rig_hooked()) is not None:
+            probe.remove()
+            self._rig_probe = None
+        if not on:
+            return {"on": False}
+        try:
+            probe, hooked = self._rig_hook(keep_raw_mib << 20, samples)
+        except ValueError as error:
+            return {"error": str(error)}
+        return {"on": True, "hooked": hooked, "hash": hashing.name(self.model_runner.device)}
+
+    def rig_digests(self, after: int) -> dict[str, object]:
+        """{"rows": those with an id above ``after``, "fired": {planted fault: times so far}, "cost_s": time spent}."""
+        probe = self._rig_hooked()
+        rows, cost = ([], 0.0) if probe is None else (probe.rows(after), probe.cost_s)
+        return {"rows": rows, "fired": dict(getattr(self, "_rig_fired", {})), "cost_s": cost}
+
+    def rig_plant(self, fault: str | None) -> dict[str, object]:
+        """From now on spoils what any connector has loaded, right before each layer reads it; None: no more. Strikes
+        every request that has cached tokens, so plant it for the external arms only. {"error": sentence} if it can't."""
+        probe = self._rig_hooked()
+        if fault is None:
+            if probe is not None:
+                probe.plant = None
+            return {"planted": None}
+        if fault not in faults.AROUND_ANY:
+            return {
+                "error": f"Fault {fault!r} can't be planted around a connector; use {', '.join(faults.AROUND_ANY)}."
+            }
+        try:
+            if probe is None:
+                probe, _ = self._rig_hook(0, 0)
+                probe.digests = False
+        except ValueError as error:
+            return {"error": str(error)}
+        if not hasattr(self, "_rig_fired"):
+            self._rig_fired = {}
+        probe.plant = Plant(
+            faults.get(fault), self._rig_fired, layers=len(runtime.registered_kv_caches(self.vllm_config))
+        )
+        return {"planted": fault}
+
+    def _rig_hooked(self) -> Probe | None:
+        return getattr(self, "_rig_probe", None)
+
+    def _rig_hook(self, keep_bytes: int, samples: int) -> tuple[Probe, list[str]]:
+        config = self.vllm_config
+        caches = runtime.registered_kv_caches(config)
+        layers = runtime.resolve_layers(config, caches, block_size=config.cache_config.block_size)
+        ordered = {name: layers[name] for name in sorted(layers, key=layer_number)}
+        self._rig_probe = Probe(ordered, keep_bytes=keep_bytes, samples=samples, rank=config.parallel_config.rank)
+        return self._rig_probe, self._rig_probe.install(self.model_runner, self._rig_connector())
 
     def _rig_connector(self):
         from vllm.distributed.kv_transfer import get_kv_transfer_group, has_kv_transfer_group

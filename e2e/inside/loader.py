@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from e2e.inside import keys
+from e2e.inside import faults, keys
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.pool import Pool
 from e2e.inside.scheduler_side import Load
@@ -32,6 +32,8 @@ class Job:
     slots: torch.Tensor
     layers: int
     overlap: bool
+    scene: faults.Scene
+    fault: faults.Fault = faults.NONE
     landed: int = 0
     places: int = 0
     done: bool = False
@@ -131,12 +133,16 @@ class Loader:
             lo, hi = max(load.first, start) - start, min(load.end, start + self._chunk) - start
             if hi <= lo:
                 continue
+            at = start + lo - load.first
+            if job.fault.vanished(index, len(load.keys), job.scene):
+                staged[:, :, at : at + hi - lo] = 0
+                job.slots[at : at + hi - lo] = -1
+                continue
             found = self._read_chunk(f"{key}@{self._rank}", load.settings.storage_format, job.layers)
             if found is None:
                 return None
-            at = start + lo - load.first
             staged[:, :, at : at + hi - lo] = found[:, :, lo:hi]
-        return staged
+        return job.fault.staged(staged, range(job.layers), job.scene)
 
     def _read_chunk(self, key: str, storage_format: str, layers: int) -> torch.Tensor | None:
         """One chunk as a view [L, 2, chunk, H, D] of a fresh copy."""
@@ -182,7 +188,7 @@ class Loader:
             for group in groups:
                 if job.overlap and group.start == release and not job.orphaned:
                     # On a CPU the copies would be over before the forward starts; hold them until it asks.
-                    job.awaited.wait(self._pace_s)
+                    job.awaited.wait(job.fault.hold_s or self._pace_s)
                 moved = self._to_device(job, staged[group.start : group.stop])
                 job.places += self._place(job, moved, group)
                 if self._stream:

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import deque
+from functools import partial
 
 import torch
 
-from e2e.inside import keys, placement
-from e2e.inside.config import EmbeddedConfig
+from e2e.inside import faults, keys, placement
+from e2e.inside.config import EmbeddedConfig, RequestSettings
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.loader import Job, Loader
+from e2e.inside.placement.base import words
 from e2e.inside.pool import Pool, Reservation
 from e2e.inside.scheduler_side import Load, Store
 
 #: Longest wait for one layer inside a forward, in seconds; past it the forward must not go on.
 LAYER_LIMIT_S = 60.0
+#: Requests whose stored keys are remembered while a fault is planted.
+_REMEMBERED = 64
 log = logging.getLogger("vllm.maru_e2e.embedded")
 
 
@@ -29,7 +34,7 @@ class WorkerSide:
         self, config: EmbeddedConfig, pool: Pool, layers: dict[str, PagedLayer], *, block_size: int, rank: int
     ) -> None:
         """``layers``: vLLM layer name -> its paged tensor, in any order; index is the number in ``layers.<n>``."""
-        names = sorted(layers, key=_layer_number)
+        names = sorted(layers, key=layer_number)
         self._number = {name: i for i, name in enumerate(names)}
         self._layers = [layers[name] for name in names]
         self._config, self._pool, self._block_size, self._rank = config, pool, block_size, rank
@@ -42,6 +47,7 @@ class WorkerSide:
         self._invalid: set[int] = set()
         self._stores: list[Store] = []
         self._rooms: dict[str, Reservation] = {}
+        self._stored: deque[tuple[str, RequestSettings, dict[int, str]]] = deque(maxlen=_REMEMBERED)
 
     @property
     def _device(self) -> torch.device:
@@ -51,7 +57,14 @@ class WorkerSide:
 
     def start_loads(self, loads: list[Load]) -> None:
         for load in loads:
-            job = Job(load, self._slots(load), len(self._layers), load.settings.overlap)
+            fault, scene = faults.get(load.settings.fault), self._scene(load.settings)
+            others = [
+                table
+                for _, settings, table in self._stored
+                if settings == load.settings and table.get(0) != load.keys[0]
+            ]
+            load.keys = fault.keys(load.keys, others, scene)
+            job = Job(load, self._slots(load), len(self._layers), load.settings.overlap, scene, fault)
             if load.settings.load == "sync":
                 self._loader.load_now(job)
                 self._end(job)
@@ -65,9 +78,12 @@ class WorkerSide:
         return (blocks[tokens // self._block_size] * self._block_size + tokens % self._block_size).to(self._device)
 
     def _place(self, job: Job, staged: torch.Tensor, group: range) -> int:
-        return self._placement(job.load.settings.placement).scatter(
-            staged, self._layers[group.start : group.stop], job.slots
-        )
+        how, layers = self._placement(job.load.settings.placement), self._layers[group.start : group.stop]
+        return job.fault.place(how, staged, layers, group, job.slots, job.scene)
+
+    def _scene(self, settings: RequestSettings) -> faults.Scene:
+        fired = partial(self._count, {f"fired:{settings.fault}": 1}, settings)
+        return faults.Scene(len(self._layers), self._block_size, self._config.chunk_tokens, fired)
 
     def _placement(self, name: str):
         if name not in self._placements:
@@ -84,6 +100,10 @@ class WorkerSide:
             if not job.seen_by_forward:
                 job.seen_by_forward = True
                 job.pending_at_forward = job.layers - job.landed
+            if not job.fault.waits:
+                if job.landed <= layer:
+                    job.scene.fired()
+                continue
             job.blocking_waits += job.wait_for_layer(layer, LAYER_LIMIT_S)
 
     def preempted(self, requests: set[str]) -> None:
@@ -97,31 +117,66 @@ class WorkerSide:
 
     def begin_stores(self, stores: list[Store]) -> None:
         self._stores, self._rooms = stores, {}
+        for store in stores:
+            if store.settings.fault:
+                self._remember(store)
+        early = [store for store in stores if faults.get(store.settings.fault).stores_early]
+        for layer in range(len(self._layers) if early else 0):
+            self._save(early, layer)
+
+    def _remember(self, store: Store) -> None:
+        table = next(
+            (t for request, settings, t in self._stored if (request, settings) == (store.request, store.settings)), None
+        )
+        if table is None:
+            self._stored.append((store.request, store.settings, table := {}))
+        table[store.chunk] = store.key
 
     def save_layer(self, name: str) -> None:
         """Copies this layer of the chunks that this step completes from the paged cache to the pool."""
-        layer, one = self._number[name], self._layers[0]
-        shape = (2, self._config.chunk_tokens, one.heads, one.head_size)
-        per_layer = one.dtype.itemsize * 2 * shape[1] * shape[2] * shape[3]
-        written = []
+        layer = self._number[name]
+        late = [store for store in self._stores if not faults.get(store.settings.fault).stores_early]
+        self._save(late, layer)
         for store in self._stores:
-            key = f"{store.key}@{self._rank}"
-            chunkwise = store.settings.storage_format == "chunkwise"
-            if chunkwise:
-                room = self._room(key, per_layer * len(self._layers), store)
-            else:
-                room = self._room(f"{key}_L{layer}", per_layer, store)
-            if room is None:
+            if store.settings.fault:
+                self._spoil(store, layer)
+
+    def _spoil(self, store: Store, layer: int) -> None:
+        fault, scene = faults.get(store.settings.fault), self._scene(store.settings)
+        if fault.stores_early and (kept := self._object(store, layer)) is not None:
+            # it acted only if there was something else in the blocks before
+            if not torch.equal(words(kept), words(self._kv(store, layer))):
+                scene.fired()
+        fault.after_store(self._layers[layer], layer, store.blocks, scene)
+
+    def _save(self, stores: list[Store], layer: int) -> None:
+        written = []
+        for store in stores:
+            target = self._object(store, layer)
+            if target is None:
                 continue
-            object_view = self._pool.view(room).view(one.dtype)
-            target = (
-                object_view.view(2, len(self._layers), *shape[1:])[:, layer] if chunkwise else object_view.view(shape)
-            )
-            target.copy_(self._index.gather([self._layers[layer]], self._block_slots(store.blocks))[0])
-            if not chunkwise:
-                written.append((f"{key}_L{layer}", room))
+            target.copy_(self._kv(store, layer))
+            if store.settings.storage_format == "layerwise":
+                name = f"{store.key}@{self._rank}_L{layer}"
+                written.append((name, self._rooms[name]))
         if written:
             self._pool.commit(written)
+
+    def _kv(self, store: Store, layer: int) -> torch.Tensor:
+        """[2, chunk, H, D] as it stands in the paged cache."""
+        return self._index.gather([self._layers[layer]], self._block_slots(store.blocks))[0]
+
+    def _object(self, store: Store, layer: int) -> torch.Tensor | None:
+        """The layer's share [2, chunk, H, D] of the chunk's object in the pool, as a view; None when there is no room."""
+        one = self._layers[0]
+        shape = (2, self._config.chunk_tokens, one.heads, one.head_size)
+        per_layer = one.dtype.itemsize * 2 * shape[1] * shape[2] * shape[3]
+        key = f"{store.key}@{self._rank}"
+        if store.settings.storage_format == "chunkwise":
+            room = self._room(key, per_layer * len(self._layers), store)
+            return room and self._pool.view(room).view(one.dtype).view(2, len(self._layers), *shape[1:])[:, layer]
+        room = self._room(f"{key}_L{layer}", per_layer, store)
+        return room and self._pool.view(room).view(one.dtype).view(shape)
 
     def _room(self, name: str, size: int, store: Store) -> Reservation | None:
         """Room for an object; None when the pool is full, and then for every further object of that chunk."""
@@ -159,6 +214,8 @@ class WorkerSide:
             )
         self._stores = []
         for job in self._jobs.values():
+            if job.seen_by_forward:
+                job.awaited.set()
             if job.seen_by_forward and job.finished:
                 self._end(job)
 
@@ -218,6 +275,7 @@ class WorkerSide:
         self._loader.close()
 
 
-def _layer_number(name: str) -> tuple[int, str]:
+def layer_number(name: str) -> tuple[int, str]:
+    """Sorts vLLM's layer names in the model's order."""
     match = re.search(r"layers\.(\d+)", name)
     return (int(match[1]) if match else -1, name)

@@ -1,0 +1,51 @@
+"""Planted faults by name: a new one is one class and one line here (and one in ``e2e/faults/catalogue.py``)."""
+
+from __future__ import annotations
+
+from e2e.inside.faults.addressing import (
+    AxesSwappedIndex,
+    LayerNeverLoaded,
+    OneSlotOff,
+    PhysicalViewOmitted,
+    TailDropped,
+    TokenFirstView,
+    WriteIntoCopy,
+)
+from e2e.inside.faults.base import Fault, Scene
+from e2e.inside.faults.content import (
+    BitFlip,
+    HeadsPermuted,
+    KvSwapped,
+    LayerOrderShifted,
+    NeighbourLayer,
+    ReadAsFp16,
+    ScaleLost,
+    ZeroLayer,
+)
+from e2e.inside.faults.identity import EqualLengthPrompt, OneChunkOff, StaleObject
+from e2e.inside.faults.timing import FailedLoadSwallowed, OverlapNotWaited, StoreBeforeForward, StoreWritesCache
+
+__all__ = ["NAMES", "NONE", "Fault", "Scene", "get"]
+
+NONE = Fault()
+_TABLE: dict[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        PhysicalViewOmitted(), TokenFirstView(), AxesSwappedIndex(), WriteIntoCopy(), OneSlotOff(), TailDropped(),
+        LayerNeverLoaded(), KvSwapped(), NeighbourLayer(), LayerOrderShifted(), HeadsPermuted(), BitFlip(), ReadAsFp16(),
+        ScaleLost(), ZeroLayer(), OneChunkOff(), StaleObject(), EqualLengthPrompt(), OverlapNotWaited(),
+        StoreBeforeForward(), FailedLoadSwallowed(), StoreWritesCache(),
+    )
+}  # fmt: skip
+NAMES = tuple(_TABLE)
+#: Faults that can be planted around any connector, on pages that it has loaded.
+AROUND_ANY = tuple(name for name, fault in _TABLE.items() if fault.around_any)
+
+
+def get(name: str) -> Fault:
+    """The fault of this name; for the empty one a fault that does nothing. ValueError for an unknown name."""
+    if not name:
+        return NONE
+    if name not in _TABLE:
+        raise ValueError(f"fault {name!r} is unknown; use one of {', '.join(sorted(NAMES))}.")
+    return _TABLE[name]

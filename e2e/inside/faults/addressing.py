@@ -1,0 +1,154 @@
+"""Faults of addressing: the right bytes go to the wrong place, or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from e2e.inside.faults.base import Fault, Scene
+from e2e.inside.geometry import PagedLayer
+from e2e.inside.placement.base import Placement, words
+from e2e.inside.placement.flat_walk import FlatWalk, physical_view, registered_view, token_first_view
+
+
+class _WrongView(Fault):
+    """A kernel that is handed a view other than the physical-order one reads block size and heads in the wrong order."""
+
+    view = staticmethod(registered_view)
+
+    def place(
+        self, placement: Placement, staged: torch.Tensor, layers: Sequence[PagedLayer], group: range,
+        slots: torch.Tensor, scene: Scene,
+    ) -> int:  # fmt: skip
+        one = layers[0]
+        if placement.name == "index" or self.view(one).shape == physical_view(one).shape:
+            return placement.scatter(staged, layers, slots)
+        scene.fired()
+        if one.device.type == "cpu":
+            return FlatWalk(view=self.view).scatter(staged, layers, slots)
+        walk = _AddressesOnly(view=self.view)
+        for row, layer in zip(staged, layers, strict=True):
+            walk.scatter_on_device(row, layer, slots)
+        return len(layers)
+
+
+class _AddressesOnly(FlatWalk):
+    """The flat walk's addresses, computed on a CPU tensor of the same form that is never touched, used on the GPU."""
+
+    def scatter_on_device(self, row: torch.Tensor, layer: PagedLayer, slots: torch.Tensor) -> None:
+        double = _untouched_double(layer)
+        rows = words(row.contiguous()).reshape(-1, row.shape[-1])
+        _, at, source = self._walk(double, slots.cpu(), len(rows))
+        first, end = layer.page_span
+        size = layer.head_size
+        memory = torch.as_strided(words(layer.registered), ((end - first) // size, size), (size, 1), first)
+        memory[at.to(memory.device)] = rows[source.to(rows.device)]
+
+
+def _untouched_double(layer: PagedLayer) -> PagedLayer:
+    tensor = layer.registered
+    double = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    if layer.form == "packed":
+        return PagedLayer.packed(double)
+    return PagedLayer.split(double, kv_first=layer.form == "kv_first")
+
+
+class PhysicalViewOmitted(_WrongView):
+    """The original bug (maru 86): the single-layer kernel gets the tensor as vLLM registered it. Strikes HND on rank-5
+    tensors, NHD on packed head-first ones."""
+
+    name = "physical_view_omitted"
+
+
+class TokenFirstView(_WrongView):
+    """The same bug with the token-first view of the original report on every form: strikes HND."""
+
+    name = "token_first_view"
+    view = staticmethod(token_first_view)
+
+
+class AxesSwappedIndex(Fault):
+    """Index placement takes a page for [heads, tokens]: class A, head count and page size swapped."""
+
+    name = "axes_swapped_index"
+
+    def place(
+        self, placement: Placement, staged: torch.Tensor, layers: Sequence[PagedLayer], group: range,
+        slots: torch.Tensor, scene: Scene,
+    ) -> int:  # fmt: skip
+        count, _, tokens, heads, size = staged.shape
+        whole = tokens // scene.block_size * scene.block_size
+        if placement.name == "index" and heads > 1 and scene.block_size > 1 and whole:
+            scene.fired()
+            page = staged[:, :, :whole].reshape(count, 2, -1, heads, scene.block_size, size)
+            staged = torch.cat((page.transpose(3, 4).reshape(count, 2, whole, heads, size), staged[:, :, whole:]), 2)
+        return placement.scatter(staged, layers, slots)
+
+
+class WriteIntoCopy(Fault):
+    """``reshape`` of a strided view is a copy, and so is what gets written: class A. Touched pages only are copied."""
+
+    name = "write_into_copy"
+
+    def place(
+        self, placement: Placement, staged: torch.Tensor, layers: Sequence[PagedLayer], group: range,
+        slots: torch.Tensor, scene: Scene,
+    ) -> int:  # fmt: skip
+        if layers[0].registered.is_contiguous():
+            return placement.scatter(staged, layers, slots)
+        scene.fired()
+        kept = slots[slots >= 0]
+        for row, layer in zip(staged, layers, strict=True):
+            copied = words(layer.logical)[kept // scene.block_size]
+            copied[torch.arange(len(kept)), :, kept % scene.block_size] = words(row)[:, slots >= 0].transpose(0, 1)
+        return len(layers)
+
+
+class _OtherSlots(Fault):
+    def slots(self, slots: torch.Tensor, scene: Scene) -> torch.Tensor:
+        raise NotImplementedError
+
+    def place(
+        self, placement: Placement, staged: torch.Tensor, layers: Sequence[PagedLayer], group: range,
+        slots: torch.Tensor, scene: Scene,
+    ) -> int:  # fmt: skip
+        scene.fired()
+        return placement.scatter(staged, layers, self.slots(slots, scene))
+
+
+class OneSlotOff(_OtherSlots):
+    """Every token goes to the slot of the next one, the last one nowhere: class A, slot mapping off by one."""
+
+    name = "one_slot_off"
+
+    def slots(self, slots: torch.Tensor, scene: Scene) -> torch.Tensor:
+        return torch.cat((slots[1:], slots.new_full((1,), -1)))
+
+
+class TailDropped(_OtherSlots):
+    """The last half of the last chunk is not written: class E, tail rules of writer and reader differ."""
+
+    name = "tail_dropped"
+
+    def slots(self, slots: torch.Tensor, scene: Scene) -> torch.Tensor:
+        slots = slots.clone()
+        slots[-max(min(scene.chunk_tokens, len(slots)) // 2, 1) :] = -1
+        return slots
+
+
+class LayerNeverLoaded(Fault):
+    """The middle layer is reported loaded, and is not: class C, one layer missing."""
+
+    name = "layer_never_loaded"
+
+    def place(
+        self, placement: Placement, staged: torch.Tensor, layers: Sequence[PagedLayer], group: range,
+        slots: torch.Tensor, scene: Scene,
+    ) -> int:  # fmt: skip
+        if scene.middle not in group:
+            return placement.scatter(staged, layers, slots)
+        scene.fired()
+        at = scene.middle - group.start
+        parts = [(staged[:at], layers[:at]), (staged[at + 1 :], layers[at + 1 :])]
+        return sum(placement.scatter(rows, into, slots) for rows, into in parts if into)

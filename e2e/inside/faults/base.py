@@ -1,0 +1,65 @@
+"""What a planted fault can get hold of. Every hook does nothing by default; a fault overrides the few that it is.
+
+A fault corrupts and never crashes: what it writes stays inside the pages of the load. It proves that it acted by calling
+``scene.fired()``; one that had nothing to spoil must not call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from e2e.inside.geometry import PagedLayer
+from e2e.inside.placement.base import Placement
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where a fault acts: number of layers of the model, tokens per block and per chunk, and how it says that it did."""
+
+    layers: int
+    block_size: int
+    chunk_tokens: int
+    fired: Callable[[], None]
+
+    @property
+    def middle(self) -> int:
+        """The layer that single-layer faults strike: neither the first nor the last where there are more than two."""
+        return self.layers // 2
+
+
+class Fault:
+    name = ""
+    #: does ``staged``, given one layer at a time, do all of it
+    around_any = False
+    #: seconds for which an overlapped load is held back, None for the connector's own pace
+    hold_s: float | None = None
+    #: does a forward wait for the layers it reads
+    waits = True
+    #: are chunks stored when the step begins
+    stores_early = False
+
+    def keys(self, keys: list[str], others: Sequence[Mapping[int, str]], scene: Scene) -> list[str]:
+        """Chunk keys of a load -> those that are read. ``others``: chunk number -> key of other prompts stored with
+        the same settings, oldest first."""
+        return keys
+
+    def vanished(self, chunk: int, chunks: int, scene: Scene) -> bool:
+        """Is this chunk of the load found to be gone, and the failure kept quiet?"""
+        return False
+
+    def staged(self, staged: torch.Tensor, group: range, scene: Scene) -> torch.Tensor:
+        """KV that was read, [len(group), 2, T, H, D] of layers ``group`` -> what is placed, of the same shape."""
+        return staged
+
+    def place(
+        self, placement: Placement, staged: torch.Tensor, layers: Sequence[PagedLayer], group: range,
+        slots: torch.Tensor, scene: Scene,
+    ) -> int:  # fmt: skip
+        """Scatters ``staged`` into ``layers``, which are those of ``group``; returns the number of placement calls."""
+        return placement.scatter(staged, layers, slots)
+
+    def after_store(self, layer: PagedLayer, number: int, blocks: Sequence[int], scene: Scene) -> None:
+        """Layer ``number`` of a chunk that lies in ``blocks`` was copied out, and the request goes on."""

@@ -1,0 +1,203 @@
+"""The probe: hooks on live objects that hash a request's KV when it was computed and right before attention reads it.
+
+``computed``: after the step that computed the end of a prompt of which nothing came out of a cache. ``read``: in the
+first forward of a request that has cached tokens, layer by layer, as soon as the connector's ``wait_for_layer_load`` has
+returned: on that stream, exactly what the layer will read. Nothing of the connector is replaced; it need not know.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from e2e.inside.geometry import PagedLayer
+from e2e.inside.probe import hashing
+from e2e.inside.probe.kept import Ring
+from e2e.inside.probe.samples import sample
+from e2e.inside.probe.steps import Step, Steps, Tracked
+from e2e.inside.probe.wire import hexed, packed
+
+#: Rows kept for the rig to fetch; it asks after every arm.
+_ROWS = 512
+#: Cold runs whose digests are remembered, to know a wrong read while its bytes are still there.
+_COMPUTED = 256
+
+
+@dataclass
+class Row:
+    """``values``: one int64 [2, H, blocks] per layer, on the cache's device until fetched."""
+
+    id: int
+    tracked: Tracked
+    when: str
+    tokens: int
+    index: torch.Tensor
+    values: dict[int, torch.Tensor] = field(default_factory=dict)
+    sample: dict[str, object] | None = None
+
+
+class Probe:
+    def __init__(self, layers: dict[str, PagedLayer], *, keep_bytes: int, samples: int, rank: int = 0) -> None:
+        """``layers``: name -> paged tensor, in the model's order. ``keep_bytes``: host memory for raw KV of cold runs, 0
+        for none. ``samples``: how many wrong reads between two fetches are sampled."""
+        self._number = {name: i for i, name in enumerate(layers)}
+        self._layers = list(layers.values())
+        self._rank, self._samples = rank, samples
+        one = self._layers[0]
+        self._cuda = one.device.type == "cuda"
+        self._ring = Ring(keep_bytes, pinned=self._cuda) if keep_bytes else None
+        self._steps = Steps()
+        self._reads: list[Row] = []
+        self._rows: deque[Row] = deque(maxlen=_ROWS)
+        self._computed: dict[int, Row] = {}
+        self._blank: list[torch.Tensor] | None = None
+        self._next_id = 1
+        self._sampled = 0
+        self._undo: list[Callable[[], None]] = []
+        self.digests = True
+        #: called as (layer number, layer, blocks, tokens) before a layer is hashed: a planted fault
+        self.plant: Callable[[int, PagedLayer, torch.Tensor, int], None] | None = None
+        self.cost_s = 0.0
+
+    def install(self, runner, connector) -> list[str]:
+        """Hooks the model runner and, if there is one, the connector. Names of what was hooked."""
+        self._wrap(runner, "execute_model", self._around_step)
+        if connector is not None:
+            self._wrap(connector, "wait_for_layer_load", self._after_layer)
+        return ["execute_model"] if connector is None else ["execute_model", "wait_for_layer_load"]
+
+    def remove(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def _wrap(self, target, name: str, around: Callable) -> None:
+        inner, own = getattr(target, name), name in vars(target)
+        setattr(target, name, lambda *args, **kwargs: around(inner, *args, **kwargs))
+        self._undo.append(lambda: setattr(target, name, inner) if own else delattr(target, name))
+
+    def _around_step(self, inner: Callable, scheduler_output, *args, **kwargs):
+        step = self._steps.next(scheduler_output)
+        self._reads = [self._row(tracked, "read", tokens) for tracked, tokens in step.reads]
+        result = inner(scheduler_output, *args, **kwargs)
+        if self.digests:
+            self._finish(step)
+        self._reads = []
+        return result
+
+    def _after_layer(self, inner: Callable, layer_name: str, *args, **kwargs):
+        result = inner(layer_name, *args, **kwargs)
+        number = self._number.get(layer_name)
+        for row in self._reads if number is not None else ():
+            if self.plant is not None:
+                self.plant(number, self._layers[number], row.index, row.tokens)
+            if self.digests and len(row.index):
+                self._read_layer(row, number)
+        return result
+
+    def _row(self, tracked: Tracked, when: str, tokens: int) -> Row:
+        one = self._layers[0]
+        whole = tracked.blocks[: tokens // one.block_size]
+        row = Row(self._next_id, tracked, when, tokens, torch.tensor(whole, dtype=torch.int64).to(one.device))
+        self._next_id += 1
+        return row
+
+    def _read_layer(self, row: Row, number: int) -> None:
+        start = time.perf_counter()
+        pages = hashing.pages(self._layers[number], row.index)
+        row.values[number] = hashing.digests(pages, keep=3)
+        if not self._cuda:  # on a GPU comparing now would wait for the device; see _finish
+            self._suspect(row, number, pages)
+        self.cost_s += time.perf_counter() - start
+
+    def _finish(self, step: Step) -> None:
+        start = time.perf_counter()
+        for row in self._reads:
+            if self._cuda:
+                for number in sorted(row.values):
+                    if row.sample is None and self._differs(row, number):
+                        self._suspect(row, number, hashing.pages(self._layers[number], row.index))
+            if row.values:
+                self._rows.append(row)
+        for tracked in step.completes:
+            self._complete(tracked)
+        self.cost_s += time.perf_counter() - start
+
+    def _complete(self, tracked: Tracked) -> None:
+        row = self._row(tracked, "computed", tracked.length)
+        if not len(row.index):
+            return
+        raw = self._ring.take(tracked.prompt, *self._raw_form(row)) if self._ring else None
+        for number, layer in enumerate(self._layers):
+            direct = raw is not None and not self._cuda
+            pages = hashing.pages(layer, row.index, raw[number] if direct else None)
+            row.values[number] = hashing.digests(pages, keep=3)
+            if raw is not None and not direct:
+                raw[number].copy_(pages, non_blocking=True)
+        self._rows.append(row)
+        self._computed.pop(tracked.prompt, None)
+        self._computed[tracked.prompt] = row
+        if len(self._computed) > _COMPUTED:
+            del self._computed[next(iter(self._computed))]
+
+    def _raw_form(self, row: Row) -> tuple[tuple[int, ...], torch.dtype]:
+        one = self._layers[0]
+        integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[one.dtype.itemsize]
+        return (len(self._layers), 2, one.heads, len(row.index), one.block_size, one.head_size), integer
+
+    def _differs(self, row: Row, number: int) -> bool:
+        known = self._computed.get(row.tracked.prompt)
+        if known is None:
+            return False
+        blocks = min(len(row.index), len(known.index))
+        return not torch.equal(known.values[number][..., :blocks], row.values[number][..., :blocks])
+
+    def _suspect(self, row: Row, number: int, pages: torch.Tensor) -> None:
+        """Samples the first layer of ``row`` that isn't what was computed, if the bytes read are still there."""
+        if row.sample is not None or self._sampled >= self._samples or not self._differs(row, number):
+            return
+        known = self._computed[row.tracked.prompt]
+        raw = self._ring.find(row.tracked.prompt, *self._raw_form(known)) if self._ring else None
+        pages = pages.cpu()
+        if raw is None or (self._cuda and not self._still(row, number, pages)):
+            return
+        self._sampled += 1
+        blank = None if self._blank is None else self._blank[number]
+        row.sample = sample(raw[number], pages, blank=blank, layer=number, dtype=self._layers[0].dtype)
+
+    def _still(self, row: Row, number: int, pages: torch.Tensor) -> bool:
+        again = hashing.digests(pages.to(self._layers[0].device), keep=3)
+        return torch.equal(again, row.values[number])
+
+    def note_blank(self) -> None:
+        """Remembers what every block was just overwritten with; block 1 stands for all. A page that was never written
+        is known by it."""
+        one = torch.ones(1, dtype=torch.int64, device=self._layers[0].device)
+        self._blank = [hashing.pages(layer, one)[:, :, 0].cpu() for layer in self._layers]
+
+    def rows(self, after: int) -> list[dict[str, object]]:
+        """Rows with an id above ``after`` as JSON values, oldest first."""
+        self._sampled = 0
+        return [self._json(row) for row in self._rows if row.id > after]
+
+    def _json(self, row: Row) -> dict[str, object]:
+        one = self._layers[0]
+        page = torch.zeros(one.block_size, one.head_size, dtype=one.dtype, device=one.device)
+        values = [row.values.get(number) for number in range(len(self._layers))]
+        missing = [number for number, value in enumerate(values) if value is None]
+        known = next(value for value in values if value is not None)
+        values = [torch.zeros_like(known) if value is None else value for value in values]
+        blank = None
+        if row.when == "read" and self._blank is not None:
+            on_device = torch.stack(self._blank).to(one.device)
+            blank = packed(hashing.digests(on_device, keep=3))
+        return {
+            "id": row.id, "request": row.tracked.request, "when": row.when, "rank": self._rank, "tokens": row.tokens,
+            "blocks": len(row.index), "block_size": one.block_size, "layers": len(self._layers), "heads": one.heads,
+            "token_granular": one.token_granular, "hash": hashing.name(one.device), "missing_layers": missing,
+            "values": packed(torch.stack(values)), "zero": hexed(hashing.digests(page, keep=0)), "blank": blank,
+            "sample": row.sample,
+        }  # fmt: skip
