@@ -107,6 +107,16 @@ class KeyPlan:
     prompts: list[Prompt] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Live:
+    """A ready engine with what looks at it."""
+
+    engine: Engine
+    client: EngineClient
+    metrics: MetricsWindow
+    evidence: EvidenceWindow
+
+
 @dataclass
 class Flow:
     """One attempt at a run."""
@@ -178,13 +188,16 @@ class Flow:
             heads = max(model.kv_heads // int(cell.get("tensor_parallel", 1)), 1)
             shape = blind.Geometry(kv_heads=heads, layers=model.layers, block_size=plan.block_size)
             blind_spots = blind.guard(shape, rule, plan.lengths.lengths, digests=False, deterministic=concurrency == 1)
+        if self.settings.attach:
+            why = "there is no engine without the connector to compare with, so a spoilt first answer looks right"
+            blind_spots.append({"fault_class": "first answer", "why": why})
         self.record(
             "plan.cell",
             cell=cell.id, attempt=self.attempt, settings=dict(cell.settings), engine_key=plan.key,
             adapter=self.adapter.name, expect=self._expect(cell),
             oracle=plan.lengths.oracle if concurrency == 1 else "split_matched", step=plan.lengths.step,
             lengths=list(plan.lengths.lengths), blind=blind_spots, counters=self.adapter.has_counters,
-            deterministic=concurrency == 1, digests=False, fault=None,
+            baseline=not self.settings.attach, deterministic=concurrency == 1, digests=False, fault=None,
         )  # fmt: skip
 
     def _expect(self, cell: Cell) -> dict[str, object]:
@@ -229,7 +242,7 @@ class Flow:
         return int(self._tokens(plan) * KV_SPARE) * model.kv_bytes_per_token(4 if dtype == "float32" else 2)
 
     @contextmanager
-    def _engine(self, plan: KeyPlan, role: str) -> Iterator[tuple[Engine, EngineClient]]:
+    def _engine(self, plan: KeyPlan, role: str) -> Iterator[Live]:
         """A ready, observed and warm engine; stopped at the end, whatever happened."""
         spec = self._spec(plan, role)
         self._say(f"starting {role} engine {plan.key}")
@@ -246,7 +259,12 @@ class Flow:
             nonce = f"{self.run_id}/{spec.name}"
             warm = arms.warm_up_prompt(self.documents, encode, step=plan.lengths.step, nonce=nonce)
             arms.warm_up(client, warm)
-            yield engine, client
+            yield Live(
+                engine,
+                client,
+                MetricsWindow(client.metrics, self.record, engine=engine.name),
+                EvidenceWindow(client.collective_rpc, self.record, engine=engine.name),
+            )
 
     def _launcher(self) -> Launcher:
         if self.settings.attach:
@@ -264,70 +282,65 @@ class Flow:
     # arms
 
     def _baseline(self, plan: KeyPlan) -> None:
-        with self._engine(plan, "baseline") as (engine, client):
-            place = {"engine": engine.name, "engine_key": plan.key, "attempt": self.attempt}
+        with self._engine(plan, "baseline") as live:
+            place = {"engine": live.engine.name, "engine_key": plan.key, "attempt": self.attempt}
             self.record("baseline.begin", **place)
             try:
-                self._arms(plan, engine, client, None, ARMS[:2])
+                self._arms(plan, live, None, ARMS[:2])
             except EngineError:
-                engine.check(settle_s=SETTLE_S)
+                live.engine.check(settle_s=SETTLE_S)
                 raise
             self.record("baseline.end", **place)
 
     def _cells(self, plan: KeyPlan, cells: Sequence[Cell]) -> list[Cell]:
         """Runs cells on one engine; returns those that are left when one of them brought the engine down."""
-        with self._engine(plan, "connector") as (engine, client):
+        with self._engine(plan, "connector") as live:
             for number, cell in enumerate(cells):
-                place = {"cell": cell.id, "engine": engine.name, "attempt": self.attempt}
+                place = {"cell": cell.id, "engine": live.engine.name, "attempt": self.attempt}
                 self._say(f"replaying {cell.id}")
                 self.record("cell.begin", **place)
                 try:
-                    self._arms(plan, engine, client, cell, ARMS)
+                    self._arms(plan, live, cell, ARMS)
                 except EngineError as error:
                     self._say(f"{cell.id}: {error}")
                     try:
-                        engine.check(settle_s=SETTLE_S)
+                        live.engine.check(settle_s=SETTLE_S)
                     except EngineCrashed as crash:
                         self._say(str(crash))
                         return list(cells[number + 1 :])
                     if isinstance(error, EngineTimeout):  # hung: the others get an engine that answers
                         return list(cells[number + 1 :])
                 self.record("cell.end", **place)
-                self._forget(client, engine)
+                self._forget(live)
         return []
 
-    def _arms(
-        self, plan: KeyPlan, engine: Engine, client: EngineClient, cell: Cell | None, names: Sequence[str]
-    ) -> None:
-        name = cell.id if cell else None
-        rule = self.adapter.hit_rule(cell or plan.cells[0], block_size=plan.block_size)
-        metrics = MetricsWindow(client.metrics, self.record, engine=engine.name)
-        evidence = EvidenceWindow(client.collective_rpc, self.record, engine=engine.name) if cell else None
+    def _arms(self, plan: KeyPlan, live: Live, cell: Cell | None, names: Sequence[str]) -> None:
+        """``cell`` is None on the baseline engine, whose arms belong to every cell of the key."""
+        of_key, engine = cell or plan.cells[0], live.engine.name
+        rule = self.adapter.hit_rule(of_key, block_size=plan.block_size)
         for number, arm in enumerate(names):
-            place = {"cell": name, "arm": arm}
+            place = {"cell": cell.id if cell else None, "arm": arm}
             if arm.startswith("external"):
                 seed = (self.attempt * 1009 + self.started) * 1009 + number
-                arms.between_arms(client, engine=engine.name, record=self.record, seed=seed, **place)
+                arms.between_arms(live.client, engine=engine, record=self.record, seed=seed, **place)
             served = [lengths.predict(rule, n, plan.block_size)[arm] for n in plan.lengths.lengths]
-            with (
-                metrics.arm(**place, requests=len(plan.prompts)),
-                evidence.arm(**place) if evidence else nullcontext(),
-            ):
+            seen = live.evidence.arm(**place) if cell else nullcontext()
+            with live.metrics.arm(**place, requests=len(plan.prompts)), seen:
                 arms.run_arm(
-                    client, engine=engine.name, **place, prompts=plan.prompts,
+                    live.client, engine=engine, **place, prompts=plan.prompts,
                     predictions=[(s.local, s.external if cell else 0) for s in served],
                     params=self.adapter.request_params(cell) if cell else None,
-                    salt=f"{self.run_id}.{self.attempt}.{name or 'baseline'}", record=self.record,
-                    concurrency=int(cell.get("concurrency", 1)) if cell else 1,
-                    limit_s=self.settings.request_limit_s, max_tokens=self.settings.max_tokens,
+                    salt=f"{self.run_id}.{self.attempt}.{cell.id if cell else 'baseline'}", record=self.record,
+                    concurrency=int(of_key.get("concurrency", 1)), limit_s=self.settings.request_limit_s,
+                    max_tokens=self.settings.max_tokens,
                 )  # fmt: skip
 
-    def _forget(self, client: EngineClient, engine: Engine) -> None:
+    def _forget(self, live: Live) -> None:
         """Empties a pool of our own, so that it need not hold more than one cell. Never somebody else's store."""
         if self.adapter.has_counters and not self.settings.attach:
-            ok, _ = client.reset_prefix_cache(external=True)
+            ok, _ = live.client.reset_prefix_cache(external=True)
             if not ok:
-                self.record("note", text=f"{engine.name}: the connector's pool was not emptied after a cell.")
+                self.record("note", text=f"{live.engine.name}: the connector's pool was not emptied after a cell.")
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

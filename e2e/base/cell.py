@@ -33,7 +33,7 @@ class Cell:
 
     @property
     def id(self) -> str:
-        """Stable, unique within a run, made of letters, digits, ``_`` and ``-``: ``HND-layerwise-overlap_on-kernel``."""
+        """Stable, unique in a run, made of letters, digits, ``_`` and ``-``: ``HND-layerwise-overlap_on-kernel``."""
         parts = []
         for axis in AXES:
             if axis in self.named and axis in self.settings:

@@ -28,9 +28,11 @@ KINDS: dict[str, frozenset[str]] = {
         # plan. expect: {"layout", "block_size", "attention_backend", "storage_format", "placement", "overlap", "load"},
         # only keys that can be checked. oracle: "aligned" | "split_matched". step: tokens per prefill step or None.
         # lengths: prompt lengths in tokens by prompt index. blind: [{"fault_class", "why"}].
-        # counters: does the adapter have counters of its own that must agree. deterministic: one request at a time or
-        # batch-invariant mode. digests: are digests expected. fault: name of the planted fault or None.
-        "plan.cell": "cell attempt settings engine_key adapter expect oracle step lengths blind counters deterministic digests fault",
+        # counters: does the adapter have counters of its own that must agree. baseline: is there an engine without a
+        # connector to compare with (not where we attach). deterministic: one request at a time or batch-invariant mode.
+        # digests: are digests expected. fault: name of the planted fault or None.
+        "plan.cell": "cell attempt settings engine_key adapter expect oracle step lengths blind counters baseline "
+        "deterministic digests fault",
         # a combination that the grid asked for and that can't run
         "plan.invalid": "settings why",
         # engines. role: "connector" | "baseline". stage: "start" | "run". error: class name of base.errors.

@@ -24,10 +24,10 @@ class Reason(Enum):
 
     # corrupt
     TOKENS_DIFFER = ("corrupt", "the external rerun produced other tokens than the engine computes")
-    LOGPROBS_DIFFER = ("corrupt", "same tokens, but the logprobs of the external rerun differ from what the engine computes")
+    LOGPROBS_DIFFER = ("corrupt", "same tokens, but other logprobs than the engine computes")
     BEYOND_NOISE = ("corrupt", "the first differing token is no near tie within the noise of the baseline engine")
     DIGEST_DIFFERS = ("corrupt", "the KV that attention read after the load is not the KV that the engine had computed")
-    FIRST_ANSWER_DIFFERS = ("corrupt", "the connector's mere presence changed the first generation: it differs from the baseline engine's")
+    FIRST_ANSWER_DIFFERS = ("corrupt", "the connector's mere presence changed the first generation")
     # error
     ENGINE_REFUSED = ("error", "the engine refused to start")
     ENGINE_CRASHED = ("error", "the engine crashed")
@@ -46,9 +46,9 @@ class Reason(Enum):
     PLACEMENT_NOT_USED = ("inconclusive", "the requested placement was not the one that placed the load")
     UNSTABLE_REFERENCE = ("inconclusive", "the reference itself does not repeat, so nothing can be compared with it")
     NO_BASELINE = ("inconclusive", "there is no answer of an engine without a connector to compare with")
-    ANSWER_INCOMPLETE = ("inconclusive", "an answer lacks its tokens or their logprobs, so it can't be compared exactly")
-    NO_EXACT_REFERENCE = ("inconclusive", "no arm computed the same steps, and the coarse rule found no difference it could judge")
-    NOT_OVERWRITTEN = ("inconclusive", "the free blocks were not overwritten before the external arm, so a load that writes nothing could pass")
+    ANSWER_INCOMPLETE = ("inconclusive", "an answer lacks tokens or logprobs, so it can't be compared exactly")
+    NO_EXACT_REFERENCE = ("inconclusive", "no arm computed the same steps, so nothing could be compared exactly")
+    NOT_OVERWRITTEN = ("inconclusive", "free blocks were not overwritten, so a load that writes nothing could pass")
     RESET_REFUSED = ("inconclusive", "vLLM did not reset its local cache within the limit")
     PREEMPTED = ("inconclusive", "a request was preempted, so hits can't be attributed")
     METRICS_RESET = ("inconclusive", "the engine's counters went backwards: it was restarted during an arm")

@@ -21,7 +21,7 @@ class DecodeBench:
 
     name = "decode-bench"
     axes = frozenset({"layout", "block_size", "dtype", "concurrency"})
-    engine_axes = frozenset({"layout", "block_size", "dtype"})
+    engine_axes = axes
     has_counters = False
     longest_prompt = None
     description = "vLLM's DecodeBenchConnector: serves garbage and counts hits; must be found corrupt"

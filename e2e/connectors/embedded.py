@@ -16,8 +16,8 @@ class Embedded:
     pool_bytes: int = 2 << 30
 
     name = "embedded"
-    engine_axes = frozenset({"layout", "chunk_tokens", "block_size", "dtype"})
-    axes = engine_axes | {"storage_format", "overlap", "placement", "load", "release_after_layers", "concurrency"}
+    engine_axes = frozenset({"layout", "chunk_tokens", "block_size", "dtype", "concurrency"})
+    axes = engine_axes | {"storage_format", "overlap", "placement", "load", "release_after_layers"}
     has_counters = True
     longest_prompt = None
     description = "the rig's own connector with Maru's configuration keys (a double of Maru, not Maru)"

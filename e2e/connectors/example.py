@@ -19,7 +19,7 @@ _STEP = 8192
 class Example:
     name = "example"
     axes = frozenset({"layout", "block_size", "dtype", "concurrency"})
-    engine_axes = frozenset({"layout", "block_size", "dtype"})
+    engine_axes = axes
     has_counters = False
     longest_prompt = _STEP
     description = "vLLM's ExampleConnector: a correct control; never finds prompts of k blocks + 1 token again"

@@ -60,7 +60,7 @@ class Generic:
     env: Mapping[str, str] | None = None
 
     axes = frozenset({"layout", "block_size", "dtype", "concurrency"})
-    engine_axes = frozenset({"layout", "block_size", "dtype"})
+    engine_axes = axes
     has_counters = False
     longest_prompt = None
 

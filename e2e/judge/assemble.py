@@ -23,6 +23,7 @@ def plan(data: Data) -> Plan:
         lengths=tuple(int(length) for length in data["lengths"]),
         blind=tuple(dict(blind) for blind in data["blind"]),
         counters=bool(data["counters"]),
+        baseline=bool(data["baseline"]),
         deterministic=bool(data["deterministic"]),
         digests=bool(data["digests"]),
         fault=None if data["fault"] is None else str(data["fault"]),

@@ -24,6 +24,7 @@ class Plan:
     lengths: tuple[int, ...]
     blind: tuple[Mapping[str, object], ...]
     counters: bool
+    baseline: bool
     deterministic: bool
     digests: bool
     fault: str | None
