@@ -111,8 +111,8 @@ class PagedLayer:
         found, wanted = (self.block_size, self.heads, self.head_size), (block_size, heads, head_size)
         if found != wanted:
             raise ValueError(
-                f"a KV tensor of shape {tuple(self.registered.shape)} read as {self.form} has (block, heads, head size) "
-                f"{found}, not {wanted}."
+                f"a KV tensor of shape {tuple(self.registered.shape)} read as {self.form} has "
+                f"(block, heads, head size) {found}, not {wanted}."
             )
 
     @property

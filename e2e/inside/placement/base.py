@@ -40,11 +40,28 @@ class Placement(Protocol):
 
 
 def check(staged: torch.Tensor, layers: Sequence[PagedLayer], slots: torch.Tensor) -> PagedLayer:
-    """Shapes, dtypes and devices, without touching the device. Returns the first layer, which stands for all."""
+    """Everything that can be checked without touching the device. Returns the first layer, which stands for all."""
+    first = check_layers(layers)
+    check_call(staged, first, len(layers), slots)
+    return first
+
+
+def check_layers(layers: Sequence[PagedLayer]) -> PagedLayer:
+    """The part that needs doing once per set of layers."""
     if not layers:
         raise ValueError("there is no layer to place into.")
     first = layers[0]
-    wanted = (len(layers), 2, slots.numel(), first.heads, first.head_size)
+    geometry = (first.logical.shape, first.logical.stride(), first.dtype)
+    if any((layer.logical.shape, layer.logical.stride(), layer.dtype) != geometry for layer in layers):
+        raise ValueError("layers of different geometry can't be placed in one call; group them first.")
+    if not all(layer.token_granular for layer in layers):
+        raise ValueError("this attention backend packs pages in its own way, so single tokens can't be placed.")
+    return first
+
+
+def check_call(staged: torch.Tensor, first: PagedLayer, count: int, slots: torch.Tensor) -> None:
+    """Staging and slots against ``count`` layers like ``first``."""
+    wanted = (count, 2, slots.numel(), first.heads, first.head_size)
     if tuple(staged.shape) != wanted:
         raise ValueError(f"staged KV has shape {tuple(staged.shape)}, but layers and slots make it {wanted}.")
     if staged.dtype != first.dtype:
@@ -52,17 +69,10 @@ def check(staged: torch.Tensor, layers: Sequence[PagedLayer], slots: torch.Tenso
     if slots.dtype != torch.int64 or slots.dim() != 1:
         raise ValueError(f"slots must be int64 [T], not {slots.dtype} {tuple(slots.shape)}.")
     if first.device != staged.device or slots.device != staged.device:
-        raise ValueError(
-            f"staged KV on {staged.device}, slots on {slots.device} and cache on {first.device} can't be mixed."
-        )
+        places = f"staged KV on {staged.device}, slots on {slots.device} and cache on {first.device}"
+        raise ValueError(f"{places} can't be mixed.")
     if staged.stride(4) != 1 and first.head_size > 1:
         raise ValueError("a head's elements must be adjacent in staged KV.")
-    shape, stride = first.logical.shape, first.logical.stride()
-    if any(layer.logical.shape != shape or layer.logical.stride() != stride for layer in layers):
-        raise ValueError("layers of different geometry can't be placed in one call; group them first.")
-    if not all(layer.token_granular for layer in layers):
-        raise ValueError("this attention backend packs pages in its own way, so single tokens can't be placed.")
-    return first
 
 
 def new_staging(layers: Sequence[PagedLayer], tokens: int) -> torch.Tensor:

@@ -2,8 +2,8 @@
 
 ``single_layer_kv_transfer`` takes one layer's tensor and assumes the in-page order of the format, so it gets the
 physical-order view. ``multi_layer_kv_transfer`` is told its geometry and never sees a stride, so it is refused for
-layers whose pages aren't tight. Both count in words of 8 bytes (multi: fewer where a token's row needs it). Arguments are
-passed by position: their names changed between 0.4.5 and 0.5.6.
+layers whose pages aren't tight. Both count in words of 8 bytes (multi: fewer where a token's row needs it). Arguments
+are passed by position: their names changed between 0.4.5 and 0.5.6.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class Library:
-    """``ops`` holds the two transfer functions, ``formats`` and ``directions`` the enums. ``block_stride``: does
-    multi-layer take a trailing block stride (0.5.6)."""
+    """``ops`` holds the two functions, ``formats`` and ``directions`` the enums. ``block_stride``: does multi-layer
+    take a trailing block stride (0.5.6)."""
 
     ops: ModuleType
     formats: object
@@ -46,8 +46,8 @@ class Library:
 
 class Transfer:
     """``launch``: "single" (one launch per layer), "multi" (one for all), or "auto": single for one layer, as an
-    overlapped load places them, multi for more. ``view`` is what the single-layer kernel is handed; other views than the
-    default plant the original defect."""
+    overlapped load places them, multi for more. ``view`` is what the single-layer kernel is handed; other views than
+    the default plant the original defect."""
 
     name = "transfer"
 
@@ -76,7 +76,9 @@ class Transfer:
         isn't one that the kernel takes."""
         first = check(staged, layers, slots)
         if first.row_pitch is None:
-            raise ValueError(f"layout {first.layout} doesn't space the rows of a page evenly, so {self.name} can't walk it.")
+            raise ValueError(
+                f"layout {first.layout} doesn't space the rows of a page evenly, so {self.name} can't walk it."
+            )
         if not slots.numel():
             return 0, staged
         kind = getattr(self.library.formats, FORMATS[first.form, first.head_major], None)
@@ -88,7 +90,9 @@ class Transfer:
         except RuntimeError as error:
             if isinstance(error, getattr(torch, "AcceleratorError", ())):
                 raise  # the device failed, which is no refusal
-            raise ValueError(f"{self.name} refuses {first.form} pages in {first.layout} order: {_line(error)}.") from error
+            raise ValueError(
+                f"{self.name} refuses {first.form} pages in {first.layout} order: {_line(error)}."
+            ) from error
 
     def _single(self, staged, layers, slots, direction, kind):
         first = layers[0]
@@ -96,7 +100,9 @@ class Transfer:
             raise ValueError(f"single_layer_kv_transfer of {self.name} has no packed format.")
         item = staged.element_size()
         if any(number * item % 8 for number in (first.head_size, *first.logical.stride()[:2])):
-            raise ValueError(f"single_layer_kv_transfer moves words of 8 bytes, and a head has {first.head_size * item}.")
+            raise ValueError(
+                f"single_layer_kv_transfer moves words of 8 bytes, and a head has {first.head_size * item}."
+            )
         # [L,T,2,H,D] buffers are taken as they are (token-major), anything else as [L,2,T,H,D]
         token_major = staged.transpose(1, 2).is_contiguous() and not staged.is_contiguous()
         staged = staged if token_major else staged.contiguous()
@@ -142,9 +148,7 @@ class Transfer:
 class LMCache(Transfer):
     name = "lmcache"
 
-    def __init__(
-        self, *, launch: str = "auto", view: Callable[[PagedLayer], torch.Tensor] = physical_view
-    ) -> None:
+    def __init__(self, *, launch: str = "auto", view: Callable[[PagedLayer], torch.Tensor] = physical_view) -> None:
         super().__init__(_load(), launch=launch, view=view)
 
 

@@ -1,8 +1,8 @@
 """Our own placement kernel: every address is computed from strides, so there is no layout that it could misread.
 
 One launch moves all layers. Rows of D elements (one token, head, K or V) are copied as words: the widest integers that
-sizes, strides and addresses allow, paired to 16-byte accesses by the compiler where they can be. Layers are found through
-a table of addresses on the device, kept per set of layers; the staging is addressed by its strides, so that
+sizes, strides and addresses allow, paired to 16-byte accesses by the compiler where they can be. Layers are found
+through a table of addresses on the device, kept per set of layers; the staging is addressed by its strides, so that
 [L,2,T,H,D], [2,L,T,H,D] and token-major [L,T,2,H,D] buffers all do.
 
 Memory order of the loop: programs are (tile of (token, head) rows) x layer; each moves K and V of its rows.
@@ -18,7 +18,7 @@ from functools import cache
 import torch
 
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.placement.base import Unavailable, check, new_staging
+from e2e.inside.placement.base import Unavailable, check_call, check_layers, new_staging
 
 try:
     import triton
@@ -135,8 +135,8 @@ class Triton:
         key = tuple(layers)
         plan = self._plans.get(key)
         if plan is None:
-            first = check(staged, layers, slots)
-            item = staged.element_size()
+            first = check_layers(layers)
+            item = first.dtype.itemsize
             addresses = [layer.registered.data_ptr() for layer in layers]
             align = _common(16, *addresses, first.head_size * item, *(step * item for step in _steps(first)))
             # a copy from pageable memory is over when it returns, so any stream may read the table
@@ -144,8 +144,7 @@ class Triton:
             self._plans[key] = plan
             if len(self._plans) > self.remembered:
                 self._plans.popitem(last=False)
-        elif staged.shape[0] != len(key) or staged.shape[2] != slots.numel() or staged.dtype != plan.first.dtype:
-            check(staged, layers, slots)
+        check_call(staged, plan.first, len(key), slots)
         return plan
 
 

@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pytest
 import torch
-from geometry_cases import FORMS, UNEVEN, make_layers
 
 from e2e.inside.geometry import PagedLayer
+from e2e.inside.placement.caches import FORMS, UNEVEN, Geometry, make
 
-SIZES = dict(layers=3, blocks=5, block_size=4, heads=3, head_size=8)
+SIZES = Geometry(layers=3, blocks=5, block_size=4, heads=3, head_size=8)
 NAMES = {"LBNHC": "NHD", "LBHNC": "HND"}
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_views_share_memory_and_name_the_order(form):
-    storage, layers = make_layers(form, **SIZES)
+    storage, layers = make(form, SIZES)
     storage.copy_(torch.arange(storage.numel()))
     order = form.split("-")[1]
     for layer in layers:
