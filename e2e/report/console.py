@@ -13,6 +13,7 @@ from rich.text import Text
 from e2e.base.judgement import Judgement
 from e2e.base.verdict import Verdict
 from e2e.report.facts import RunFacts
+from e2e.report.floor import sentence as sentence_of_floor
 from e2e.report.rows import HEADINGS, claim, row, verdict_line
 from e2e.report.sentences import sentence
 
@@ -49,4 +50,5 @@ def show(facts: RunFacts, judgement: Judgement, *, on: Console, directory: Path)
         on.print(f"\n{len(facts.invalid)} combinations left out, see report.md")
     on.print()
     on.print(Text(f"{judgement.verdict.value}: {verdict_line(judgement)}", style=COLOURS[judgement.verdict]))
+    on.print(sentence_of_floor(facts.run["floor"]), style="dim")
     on.print(f"report: {directory / 'report.md'}", markup=False, soft_wrap=True)

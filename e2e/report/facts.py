@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from e2e.base.event import Event
+from e2e.report.floor import floor
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,11 @@ def _run(events: Sequence[Event]) -> dict[str, object]:
             attempts[-1]["ended"] = True
     names = ("run_id", "command", "versions", "machine", "settings")
     run: dict[str, object] = {name: first.get(name) for name in names}
+    seconds = round(sum(float(a["seconds"]) for a in attempts), 3)
     return run | {
         "began": first.get("wall_time"),
-        "seconds": round(sum(float(a["seconds"]) for a in attempts), 3),
+        "seconds": seconds,
+        "floor": floor(events, total_s=seconds),
         "attempts": attempts,
     }
 

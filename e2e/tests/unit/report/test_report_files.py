@@ -142,7 +142,8 @@ def test_console(verdict, tmp_path: Path):
     shown = headline(judgement.cells[0])[:40] or "nothing wrong"
     assert (shown in stream.getvalue()) == (verdict != "pass")
     assert ("fast but wrong" in stream.getvalue()) == (verdict == "corrupt")
-    assert lines[-2].startswith(f"{verdict}: ")
+    assert lines[-3].startswith(f"{verdict}: ")
+    assert lines[-2].startswith("took ")
     assert lines[-1] == f"report: {tmp_path / 'report.md'}"
 
 

@@ -1,0 +1,19 @@
+from e2e.base.event import Event
+from e2e.report.floor import floor, sentence
+
+
+def _done(sent_s: float, done_s: float) -> Event:
+    rest = dict.fromkeys(("request", "token_ids", "logprobs", "top", "finish_reason", "cached_tokens", "first_ns"))
+    return Event("request.done", {**rest, "sent_ns": int(sent_s * 1e9), "done_ns": int(done_s * 1e9)})
+
+
+def test_floor_is_starts_and_answers():
+    events = [Event("engine.ready", {"engine": "a", "start_s": 20.0}), _done(30, 35), _done(36, 41)]
+    figures = floor(events, total_s=36.0)
+    assert figures == {"total_s": 36.0, "starts_s": 20.0, "tokens_s": 10.0, "ratio": 1.2}
+    assert "1.20 times" in sentence(figures)
+
+
+def test_nothing_ran():
+    assert floor([], total_s=3.0)["ratio"] is None
+    assert sentence(floor([], total_s=3.0)) == "took 3.0 s"
