@@ -32,14 +32,16 @@ def _worker_of(run_id: str) -> psutil.Process | None:
 
 def test_engine_killed_in_a_cell(tmp_path) -> None:
     rig, out = Rig(tmp_path / "state"), tmp_path / "out"
-    cells = [word for layout in ("NHD", "HND") for word in ("--cell", f"layout={layout},storage_format=chunkwise,overlap=off,placement=index")]
+    settings = "storage_format=chunkwise,overlap=off,placement=index"
+    cells = [word for layout in ("NHD", "HND") for word in ("--cell", f"layout={layout},{settings}")]
     with (tmp_path / "said.txt").open("w") as said:
         rig_process = subprocess.Popen(
             rig.command("run", "--out", str(out), *cells), env=rig.environ, stdout=said, stderr=subprocess.STDOUT
         )
         deadline = time.monotonic() + 300
         while not any(e["kind"] == "cell.begin" for e in _events(out)):
-            assert time.monotonic() < deadline and rig_process.poll() is None
+            assert time.monotonic() < deadline
+            assert rig_process.poll() is None
             time.sleep(0.1)
         run_id = _events(out)[0]["data"]["run_id"]
         _worker_of(run_id).kill()

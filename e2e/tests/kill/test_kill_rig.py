@@ -1,4 +1,4 @@
-"""kill -9 of the rig in the middle of a run on a real engine: nothing stays, the recording is good, --resume finishes."""
+"""kill -9 of the rig in mid-run on a real engine: nothing stays, the recording is good, --resume finishes."""
 
 from __future__ import annotations
 

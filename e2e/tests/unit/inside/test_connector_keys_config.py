@@ -1,0 +1,68 @@
+import pytest
+
+from e2e.inside import keys
+from e2e.inside.config import RequestSettings, parse, size_bytes
+
+BASE = {"embedded_pool_dir": "/nowhere"}
+
+
+def test_a_chunk_key_names_everything_before_it():
+    space = keys.namespace({"model": "m", "salt": "s"})
+    ids = list(range(100))
+    whole = keys.chunk_keys(ids, 32, space)
+    assert len(whole) == 3, "the partial last chunk has no key"
+    assert keys.chunk_keys(ids[:64], 32, space) == whole[:2]
+    assert keys.chunk_keys([7, *ids[1:]], 32, space)[2] != whole[2], "a change in the first token changes the last key"
+    assert not set(keys.chunk_keys(ids, 32, keys.namespace({"model": "m", "salt": "t"}))) & set(whole)
+
+
+def test_unknown_and_idle_keys():
+    config = parse({**BASE, "maru_server_url": "tcp://localhost:5555"}, block_size=16)
+    assert config.inert == ("maru_server_url",)
+    with pytest.raises(ValueError, match=r"maru_kv_chunk_token.*did you mean maru_kv_chunk_tokens"):
+        parse({**BASE, "maru_kv_chunk_token": 256}, block_size=16)
+    with pytest.raises(ValueError, match="not emulated"):
+        parse({**BASE, "maru_storage_backend": "remote"}, block_size=16)
+    with pytest.raises(ValueError, match="embedded_pool_dir is missing"):
+        parse({}, block_size=16)
+
+
+def test_a_quoted_false_is_refused():
+    with pytest.raises(ValueError, match="without quotes"):
+        parse({**BASE, "maru_async_load": "false"}, block_size=16)
+
+
+def test_marus_names_become_settings():
+    config = parse(
+        {**BASE, "maru_enable_deferred_loading": True, "maru_overlap_load_with_compute": True,
+         "maru_use_layerwise": True, "maru_overlap_release_after_layers": 4, "maru_kv_chunk_tokens": 250, "maru_pool_size": "1.5G"},
+        block_size=16,
+    )  # fmt: skip
+    assert config.defaults == RequestSettings("layerwise", "async", True, "index", 4)
+    assert config.chunk_tokens == 240, "rounded down to whole blocks, as Maru does"
+    assert config.pool_size == 3 << 29
+    with pytest.raises(ValueError, match="overlap needs load=async"):
+        parse({**BASE, "maru_overlap_load_with_compute": True}, block_size=16)
+
+
+def test_a_request_overrides_and_refuses():
+    base = RequestSettings()
+    assert base.override({"placement": "kernel"}).placement == "kernel"
+    assert base.override(None) is base
+    with pytest.raises(ValueError, match="unknown key 'placment'"):
+        base.override({"placment": "kernel"})
+    with pytest.raises(ValueError, match="storage_format"):
+        base.override({"storage_format": "rowwise"})
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4M", 4 << 20), ("1GiB", 1 << 30), (7, 7), ("2kb", 2048), ("0.5G", 1 << 29)]
+)
+def test_sizes(text, size):
+    assert size_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["four", "", True, -1, "1X"])
+def test_no_sizes(text):
+    with pytest.raises(ValueError, match="is no size"):
+        size_bytes(text)

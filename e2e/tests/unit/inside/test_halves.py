@@ -1,0 +1,225 @@
+"""Both halves of the embedded connector on real tensors and a real pool; vLLM's scheduler is a few records here."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from e2e.inside.config import parse
+from e2e.inside.geometry import PagedLayer
+from e2e.inside.pool import Pool
+from e2e.inside.scheduler_side import SchedulerSide
+from e2e.inside.worker_side import WorkerSide
+
+BLOCK, CHUNK, HEADS, DIM, LAYERS, BLOCKS = 16, 32, 3, 8, 4, 64
+SETTINGS = [
+    {"storage_format": fmt, "load": load, "overlap": overlap, "placement": place}
+    for fmt in ("chunkwise", "layerwise")
+    for load, overlap in (("sync", False), ("async", False), ("async", True))
+    for place in ("index", "kernel")
+]
+
+
+def _caches(layout: str, seed: int) -> dict[str, PagedLayer]:
+    """Paged layers in NHD or HND, as vLLM 0.32 registers them: (B, H, N, 2*D) views."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (BLOCKS, BLOCK, HEADS, 2 * DIM) if layout == "NHD" else (BLOCKS, HEADS, BLOCK, 2 * DIM)
+    layers = {}
+    for i in range(LAYERS):
+        tensor = torch.randn(shape, generator=generator)
+        layers[f"model.layers.{i}.attn"] = PagedLayer.packed(tensor.transpose(1, 2) if layout == "NHD" else tensor)
+    return layers
+
+
+class Engine:
+    """Stands in for vLLM's step loop: block tables, steps and the order of the hooks, nothing else."""
+
+    def __init__(self, tmp_path, layout: str = "NHD", pool_size: int = 1 << 24, pace_s: float = 0.2) -> None:
+        extra = {
+            "embedded_pool_dir": str(tmp_path),
+            "maru_pool_size": pool_size,
+            "maru_kv_chunk_tokens": CHUNK,
+            "embedded_pace_s": pace_s,
+        }
+        config = parse(extra, block_size=BLOCK)
+        self.pool = Pool(config.pool_dir, config.pool_path, config.pool_size)
+        self.scheduler = SchedulerSide(config, self.pool, space={"model": "m"}, block_size=BLOCK, ranks=1)
+        self.layers = _caches(layout, seed=1)
+        self.worker = WorkerSide(config, self.pool, self.layers, block_size=BLOCK, rank=0)
+
+    def request(self, name: str, tokens: int = 100, *, salt: str = "s", first: int = 1, **params):
+        return SimpleNamespace(
+            request_id=name, prompt_token_ids=list(range(first, first + tokens)), num_prompt_tokens=tokens,
+            cache_salt=salt, kv_transfer_params=params or None,
+        )  # fmt: skip
+
+    def compute(self, request, blocks: list[int], steps: list[int], start: int = 0) -> None:
+        """Prefills in steps of the given sizes; the KV lies in the cache already (it is random)."""
+        at, new = start, True
+        for size in steps:
+            loads, stores = self.scheduler.step(_output(request.request_id, blocks if new else None, at, size))
+            self.worker.begin_stores(stores)
+            self.worker.start_loads(loads)
+            for name in self.layers:
+                self.worker.wait_for_layer(name)
+                self.worker.save_layer(name)
+            self.worker.end_step()
+            at, new = at + size, False
+
+    def load(self, request, blocks: list[int]) -> int:
+        """Looks up and loads into ``blocks``; returns the external tokens."""
+        external, _ = self.scheduler.matched(request, 0)
+        self.scheduler.allocated(request, blocks, external)
+        loads, _ = self.scheduler.step(_output(None, None, 0, 0))
+        self.worker.start_loads(loads)
+        if request.kv_transfer_params["load"] == "async":
+            self.wait_received(request.request_id)
+        return external
+
+    def wait_received(self, name: str) -> None:
+        deadline = time.monotonic() + 10
+        while name not in self.worker.finished(set())[1]:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+    def kv(self, blocks: list[int], tokens: int) -> torch.Tensor:
+        """[L, tokens, 2, H, D] as attention would read it."""
+        pages = torch.stack([layer.logical[blocks] for layer in self.layers.values()])
+        return pages.transpose(2, 3).flatten(1, 2)[:, :tokens].clone()
+
+    def poison(self, blocks: list[int]) -> None:
+        for layer in self.layers.values():
+            layer.logical[blocks] = 1e3
+
+
+def _output(request_id, blocks, computed: int, size: int):
+    new = [SimpleNamespace(req_id=request_id, block_ids=(blocks,), num_computed_tokens=computed)] if blocks else []
+    cached = SimpleNamespace(req_ids=[], resumed_req_ids=set(), new_block_ids=[], num_computed_tokens=[])
+    if request_id and not blocks:
+        cached = SimpleNamespace(
+            req_ids=[request_id], resumed_req_ids=set(), new_block_ids=[None], num_computed_tokens=[computed]
+        )
+    return SimpleNamespace(
+        scheduled_new_reqs=new, scheduled_cached_reqs=cached, num_scheduled_tokens={request_id: size}
+    )
+
+
+@pytest.mark.parametrize("layout", ["NHD", "HND"])
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: "-".join(map(str, s.values())))
+def test_what_was_computed_comes_back(tmp_path, layout, settings):
+    engine = Engine(tmp_path, layout)
+    cold, rerun = engine.request("cold", **settings), engine.request("rerun", **settings)
+    blocks, other = [5, 9, 2, 30, 31, 7, 8], [40, 12, 50, 51, 3, 60, 61]
+    engine.scheduler.matched(cold, 0)
+    engine.compute(cold, blocks, [100])
+    expected, untouched = engine.kv(blocks, 96), engine.kv([20, 21], 32)
+    engine.poison(other)
+    assert engine.load(rerun, other) == 96
+    engine.compute(rerun, other, [4], start=96)
+    assert torch.equal(engine.kv(other, 96), expected)
+    assert torch.equal(engine.kv([20, 21], 32), untouched)
+    (row,) = engine.pool.loads()
+    assert row["tokens"] == 96
+    assert not row["failed"]
+    assert row["places"] == LAYERS
+    assert (row["pending_at_forward"] > 0) == (row["blocking_waits"] > 0) == settings["overlap"]
+    counters = engine.pool.counters()
+    assert counters["hit_tokens"] == 96
+    assert counters["loaded_bytes"] == counters["stored_bytes"] == 96 * LAYERS * 2 * HEADS * DIM * 4
+
+
+@pytest.mark.parametrize("steps", [[100], [33, 33, 34], [1] * 5 + [95], [31, 1, 68], [96, 4]])
+def test_chunks_are_stored_whole_whatever_the_steps(tmp_path, steps):
+    settings = SETTINGS[0]
+    engine = Engine(tmp_path)
+    cold = engine.request("cold", **settings)
+    engine.scheduler.matched(cold, 0)
+    blocks = [5, 9, 2, 30, 31, 7, 8]
+    engine.compute(cold, blocks, steps)
+    expected = engine.kv(blocks, 96)
+    other = [40, 12, 50, 51, 3, 60, 61]
+    assert engine.load(engine.request("rerun", **settings), other) == 96
+    assert torch.equal(engine.kv(other, 96), expected)
+
+
+def test_the_last_token_is_never_served(tmp_path):
+    engine = Engine(tmp_path)
+    settings = SETTINGS[0]
+    cold = engine.request("cold", 96, **settings)
+    engine.scheduler.matched(cold, 0)
+    engine.compute(cold, [1, 2, 3, 4, 5, 6], [96])
+    assert engine.scheduler.matched(engine.request("again", 96, **settings), 0) == (64, False)
+    assert engine.scheduler.matched(engine.request("longer", 97, **settings), 0) == (96, False)
+    assert engine.scheduler.matched(engine.request("beyond local", 97, **settings), 48) == (48, False)
+    assert engine.scheduler.matched(engine.request("all local", 97, **settings), 96) == (0, False)
+
+
+def test_settings_and_salts_never_feed_each_other(tmp_path):
+    engine = Engine(tmp_path)
+    cold = engine.request("cold", **SETTINGS[0])
+    engine.scheduler.matched(cold, 0)
+    engine.compute(cold, [1, 2, 3, 4, 5, 6, 7], [100])
+    for number, settings in enumerate(SETTINGS[1:]):
+        assert engine.scheduler.matched(engine.request(f"r{number}", **settings), 0)[0] == 0
+    assert engine.scheduler.matched(engine.request("salted", salt="t", **SETTINGS[0]), 0)[0] == 0
+    assert engine.scheduler.matched(engine.request("tokens", first=2, **SETTINGS[0]), 0)[0] == 0
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: "-".join(map(str, s.values())))
+def test_a_torn_object_is_a_reported_failure_and_stored_anew(tmp_path, settings):
+    engine = Engine(tmp_path)
+    cold = engine.request("cold", **settings)
+    engine.scheduler.matched(cold, 0)
+    engine.compute(cold, [1, 2, 3, 4, 5, 6, 7], [100])
+    engine.pool._bytes[64 * 700] ^= 1
+    rerun, blocks = engine.request("rerun", **settings), [40, 41, 42, 43, 44, 45, 46]
+    engine.poison(blocks)
+    assert engine.load(rerun, blocks) == 96, "the scheduler can't know yet"
+    if settings["load"] == "sync":
+        engine.worker.end_step()
+    assert engine.worker.invalid_blocks() == set(blocks[:6])
+    assert engine.worker.invalid_blocks() == set(), "reported once"
+    assert bool((engine.kv(blocks, 96) == 1e3).all()), "nothing was placed"
+    assert engine.pool.counters()["load_failures"] == 1
+    engine.compute(rerun, blocks, [100])
+    assert engine.scheduler.matched(engine.request("third", **settings), 0)[0] == 96
+
+
+def test_a_request_that_ends_after_early_release_keeps_its_blocks(tmp_path):
+    settings = {"storage_format": "chunkwise", "load": "async", "overlap": True, "placement": "index"}
+    engine = Engine(tmp_path, pace_s=0.5)
+    cold = engine.request("cold", **settings)
+    engine.scheduler.matched(cold, 0)
+    engine.compute(cold, [1, 2, 3, 4, 5, 6, 7], [100])
+    aborted = engine.request("aborted", **settings)
+    engine.load(aborted, [40, 41, 42, 43, 44, 45, 46])
+    assert engine.scheduler.finished("aborted") is True, "vLLM must keep the blocks"
+    job = engine.worker._jobs["aborted"]
+    assert not job.finished
+    deadline = time.monotonic() + 10
+    while "aborted" not in (sent := engine.worker.finished({"aborted"})[0]):
+        assert time.monotonic() < deadline
+    assert sent == {"aborted"}
+    assert job.finished, "freed only when the loader had ended"
+    assert engine.scheduler.finished("cold") is False
+
+
+def test_a_full_pool_skips_and_counts(tmp_path):
+    engine = Engine(tmp_path, pool_size=64 << 10)
+    cold = engine.request("cold", **SETTINGS[0])
+    engine.scheduler.matched(cold, 0)
+    engine.compute(cold, [1, 2, 3, 4, 5, 6, 7], [100])
+    counters = engine.pool.counters()
+    assert counters["store_failures"] > 0
+    assert engine.scheduler.matched(engine.request("rerun", **SETTINGS[0]), 0)[0] == 32 * counters.get(
+        "stored_chunks", 0
+    )
+
+
+def test_a_bad_request_is_served_without_the_cache(tmp_path):
+    engine = Engine(tmp_path)
+    assert engine.scheduler.matched(engine.request("bad", placment="kernel"), 0) == (0, False)
+    assert engine.pool.counters()["refused_requests"] == 1
