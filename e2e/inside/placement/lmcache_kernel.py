@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import importlib.util
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,6 +193,8 @@ def _import(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"lmcache.{name}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    # one extension of the package may import another by name
+    sys.modules[spec.name] = module
     return module
 
 

@@ -263,6 +263,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         print("there is no CUDA GPU here; take --device cpu.", file=sys.stderr)
         return 2
+    if options.device == "cpu":
+        torch.set_num_threads(1)  # the tensors are small, and cores may be shared
     result = report(device=options.device, seed=options.seed, count=options.cases, only=tuple(options.only))
     if options.out:
         with open(options.out, "w", encoding="utf-8") as file:
