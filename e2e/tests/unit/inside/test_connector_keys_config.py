@@ -33,11 +33,15 @@ def test_a_quoted_false_is_refused():
 
 
 def test_marus_names_become_settings():
-    config = parse(
-        {**BASE, "maru_enable_deferred_loading": True, "maru_overlap_load_with_compute": True,
-         "maru_use_layerwise": True, "maru_overlap_release_after_layers": 4, "maru_kv_chunk_tokens": 250, "maru_pool_size": "1.5G"},
-        block_size=16,
-    )  # fmt: skip
+    extra = {
+        "maru_enable_deferred_loading": True,
+        "maru_overlap_load_with_compute": True,
+        "maru_use_layerwise": True,
+        "maru_overlap_release_after_layers": 4,
+        "maru_kv_chunk_tokens": 250,
+        "maru_pool_size": "1.5G",
+    }
+    config = parse({**BASE, **extra}, block_size=16)
     assert config.defaults == RequestSettings("layerwise", "async", True, "index", 4)
     assert config.chunk_tokens == 240, "rounded down to whole blocks, as Maru does"
     assert config.pool_size == 3 << 29

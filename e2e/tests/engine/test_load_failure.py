@@ -1,0 +1,53 @@
+"""An object that rots in the pool: never served, reported under both of vLLM's policies, in every way of loading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from e2e.base.connector import ConnectorConfig
+from e2e.base.errors import EngineAnswer
+from e2e.tests.engine.engines import ask, engine, prompts
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+WAYS = [
+    {"storage_format": storage, "load": load, "overlap": overlap}
+    for storage in ("chunkwise", "layerwise")
+    for load, overlap in (("sync", False), ("async", False), ("async", True))
+]
+
+
+def _rot(region: Path) -> None:
+    """Flips one byte in every 64 KiB, so that every object of the pool is torn."""
+    with region.open("r+b") as file:
+        for at in range(4096, region.stat().st_size, 1 << 16):
+            file.seek(at)
+            byte = file.read(1)
+            file.seek(at)
+            file.write(bytes([byte[0] ^ 0xFF]))
+
+
+@pytest.mark.parametrize("policy", ["recompute", "fail"])
+def test_a_torn_object_is_never_served(tmp_path, policy) -> None:
+    connector = ConnectorConfig(
+        kv_connector="EmbeddedConnector", module_path="e2e.inside.connector", load_failure_policy=policy,
+        extra={"embedded_pool_dir": str(tmp_path / "pool"), "maru_pool_size": "128M"},
+    )  # fmt: skip
+    (asked,) = prompts([1033])
+    with engine(tmp_path, connector=connector) as client:
+        for number, way in enumerate(WAYS):
+            salt = f"way {number}"
+            cold = ask(client, asked, salt=salt, params=way, max_tokens=4)
+            assert cold.cached_tokens == 0
+            _rot(tmp_path / "pool" / "region")
+            assert client.reset_prefix_cache()[0]
+            if policy == "fail":
+                with pytest.raises(EngineAnswer):
+                    ask(client, asked, salt=salt, params=way, max_tokens=4)
+            else:
+                again = ask(client, asked, salt=salt, params=way, max_tokens=4)
+                assert again.token_ids == cold.token_ids
+            (evidence,) = client.collective_rpc("rig_evidence", 0)
+            assert evidence["counters"]["load_failures"] == number + 1
+            assert client.reset_prefix_cache(external=True)[0]
