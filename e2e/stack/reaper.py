@@ -18,8 +18,9 @@ from e2e.stack.owned import MARK, RunFile, folder_is_ours, marked
 
 #: How long a killed process may take to vanish; unmapping gigabytes needs some of it. Seconds.
 KILL_LIMIT_S = 10.0
-#: How Python names shared memory and semaphores; nothing else there is ever touched.
-SHARED_MEMORY = ("/dev/shm/psm_", "/dev/shm/sem.mp-")
+#: Where Python's shared memory and semaphores are, and how they are called; nothing else there is ever touched.
+SHARED = Path("/dev/shm")
+SHARED_NAMES = ("psm_", "sem.mp-")
 
 
 @dataclass
@@ -95,24 +96,29 @@ def _is_zombie(process: psutil.Process) -> bool:
         return True
 
 
+def segments() -> dict[int, Path]:
+    """Python's shared memory and semaphores by inode; empty where there is no such folder."""
+    with contextlib.suppress(OSError):
+        return {path.stat().st_ino: path for path in SHARED.iterdir() if path.name.startswith(SHARED_NAMES)}
+    return {}
+
+
 def shared_memory_of(processes: Iterable[psutil.Process]) -> set[str]:
-    """Python's shared memory and semaphores that these processes have mapped; empty where there is no /proc."""
-    held = set()
-    for process in processes:
+    """Those that these processes have mapped. By inode, since glibc maps a semaphore before it gives it its name."""
+    by_inode, held = segments(), set()
+    for process in processes if by_inode else ():
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/{process.pid}/maps").read_text(errors="replace").splitlines():
-                path = line.partition("/")[1] + line.partition("/")[2]
-                if path.startswith(SHARED_MEMORY):
-                    held.add(path)
+                fields = line.split(maxsplit=5)
+                if len(fields) == 6 and fields[5].startswith(f"{SHARED}/") and int(fields[4]) in by_inode:
+                    held.add(str(by_inode[int(fields[4])]))
     return held
 
 
 def remove_segments(paths: Iterable[str]) -> list[str]:
-    """Removes those of ``paths`` that are still there and that no living process holds."""
-    wanted = {path for path in paths if path.startswith(SHARED_MEMORY) and Path(path).exists()}
-    if not wanted:
-        return []
-    removable = sorted(wanted - shared_memory_of(psutil.process_iter()))
+    """Removes those of ``paths`` that are still there and that no living process has mapped."""
+    wanted = {str(path) for path in segments().values()}.intersection(paths)
+    removable = sorted(wanted - shared_memory_of(psutil.process_iter())) if wanted else []
     for path in removable:
         Path(path).unlink(missing_ok=True)
     return removable
