@@ -85,7 +85,7 @@ class RigExtension:
         ``samples``: at most so many between two ``rig_digests``. {"error": sentence} where KV can't be read."""
         if (probe := self._rig_hooked()) is not None:
             probe.remove()
-            self._rig_probe = None
+            self._rig_probe_of_engine = None
         if not on:
             return {"on": False}
         try:
@@ -102,7 +102,7 @@ class RigExtension:
 
     def rig_plant(self, fault: str | None) -> dict[str, object]:
         """From now on spoils what any connector has loaded, right before each layer reads it; None: no more. Strikes
-        every request that has cached tokens, so plant it for the external arms only. {"error": sentence} if it can't."""
+        every request that has cached tokens, so plant it for external arms only. {"error": sentence} if it can't."""
         probe = self._rig_hooked()
         if fault is None:
             if probe is not None:
@@ -120,21 +120,21 @@ class RigExtension:
             return {"error": str(error)}
         if not hasattr(self, "_rig_fired"):
             self._rig_fired = {}
-        probe.plant = Plant(
-            faults.get(fault), self._rig_fired, layers=len(runtime.registered_kv_caches(self.vllm_config))
-        )
+        probe.plant = Plant(faults.get(fault), self._rig_fired, layers=probe.layers)
         return {"planted": fault}
 
     def _rig_hooked(self) -> Probe | None:
-        return getattr(self, "_rig_probe", None)
+        return getattr(self, "_rig_probe_of_engine", None)
 
     def _rig_hook(self, keep_bytes: int, samples: int) -> tuple[Probe, list[str]]:
         config = self.vllm_config
         caches = runtime.registered_kv_caches(config)
         layers = runtime.resolve_layers(config, caches, block_size=config.cache_config.block_size)
         ordered = {name: layers[name] for name in sorted(layers, key=layer_number)}
-        self._rig_probe = Probe(ordered, keep_bytes=keep_bytes, samples=samples, rank=config.parallel_config.rank)
-        return self._rig_probe, self._rig_probe.install(self.model_runner, self._rig_connector())
+        probe = Probe(ordered, keep_bytes=keep_bytes, samples=samples, rank=config.parallel_config.rank)
+        hooked = probe.install(self.model_runner, self._rig_connector())
+        self._rig_probe_of_engine = probe
+        return probe, hooked
 
     def _rig_connector(self):
         from vllm.distributed.kv_transfer import get_kv_transfer_group, has_kv_transfer_group

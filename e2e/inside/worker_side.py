@@ -47,7 +47,7 @@ class WorkerSide:
         self._invalid: set[int] = set()
         self._stores: list[Store] = []
         self._rooms: dict[str, Reservation] = {}
-        self._stored: deque[tuple[str, RequestSettings, dict[int, str]]] = deque(maxlen=_REMEMBERED)
+        self._stored: deque[tuple[tuple[str, RequestSettings], dict[int, str]]] = deque(maxlen=_REMEMBERED)
 
     @property
     def _device(self) -> torch.device:
@@ -58,12 +58,7 @@ class WorkerSide:
     def start_loads(self, loads: list[Load]) -> None:
         for load in loads:
             fault, scene = faults.get(load.settings.fault), self._scene(load.settings)
-            others = [
-                table
-                for _, settings, table in self._stored
-                if settings == load.settings and table.get(0) != load.keys[0]
-            ]
-            load.keys = fault.keys(load.keys, others, scene)
+            load.keys = fault.keys(load.keys, self._others(load), scene)
             job = Job(load, self._slots(load), len(self._layers), load.settings.overlap, scene, fault)
             if load.settings.load == "sync":
                 self._loader.load_now(job)
@@ -125,12 +120,15 @@ class WorkerSide:
             self._save(early, layer)
 
     def _remember(self, store: Store) -> None:
-        table = next(
-            (t for request, settings, t in self._stored if (request, settings) == (store.request, store.settings)), None
-        )
-        if table is None:
-            self._stored.append((store.request, store.settings, table := {}))
-        table[store.chunk] = store.key
+        owner = (store.request, store.settings)
+        if not self._stored or self._stored[-1][0] != owner:
+            self._stored.append((owner, {}))
+        self._stored[-1][1][store.chunk] = store.key
+
+    def _others(self, load: Load) -> list[dict[int, str]]:
+        """Chunk number -> key, per other prompt stored with these settings while a fault was planted, oldest first."""
+        tables = [table for (_, settings), table in self._stored if settings == load.settings]
+        return [table for table in tables if table.get(0) != load.keys[0]]
 
     def save_layer(self, name: str) -> None:
         """Copies this layer of the chunks that this step completes from the paged cache to the pool."""
@@ -143,10 +141,10 @@ class WorkerSide:
 
     def _spoil(self, store: Store, layer: int) -> None:
         fault, scene = faults.get(store.settings.fault), self._scene(store.settings)
-        if fault.stores_early and (kept := self._object(store, layer)) is not None:
-            # it acted only if there was something else in the blocks before
-            if not torch.equal(words(kept), words(self._kv(store, layer))):
-                scene.fired()
+        kept = self._object(store, layer) if fault.stores_early else None
+        # it acted only if there was something else in the blocks before
+        if kept is not None and not torch.equal(words(kept), words(self._kv(store, layer))):
+            scene.fired()
         fault.after_store(self._layers[layer], layer, store.blocks, scene)
 
     def _save(self, stores: list[Store], layer: int) -> None:
@@ -167,7 +165,7 @@ class WorkerSide:
         return self._index.gather([self._layers[layer]], self._block_slots(store.blocks))[0]
 
     def _object(self, store: Store, layer: int) -> torch.Tensor | None:
-        """The layer's share [2, chunk, H, D] of the chunk's object in the pool, as a view; None when there is no room."""
+        """The layer's share [2, chunk, H, D] of the chunk's object in the pool, as a view; None if there is no room."""
         one = self._layers[0]
         shape = (2, self._config.chunk_tokens, one.heads, one.head_size)
         per_layer = one.dtype.itemsize * 2 * shape[1] * shape[2] * shape[3]

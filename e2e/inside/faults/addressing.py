@@ -13,7 +13,7 @@ from e2e.inside.placement.flat_walk import FlatWalk, physical_view, registered_v
 
 
 class _WrongView(Fault):
-    """A kernel that is handed a view other than the physical-order one reads block size and heads in the wrong order."""
+    """A kernel that gets another view than the physical-order one reads block size and heads in the wrong order."""
 
     view = staticmethod(registered_view)
 

@@ -1,6 +1,6 @@
 """What a planted fault can get hold of. Every hook does nothing by default; a fault overrides the few that it is.
 
-A fault corrupts and never crashes: what it writes stays inside the pages of the load. It proves that it acted by calling
+A fault corrupts and never crashes: what it writes stays inside the layer's pages. It proves that it acted by calling
 ``scene.fired()``; one that had nothing to spoil must not call it.
 """
 
@@ -17,7 +17,7 @@ from e2e.inside.placement.base import Placement
 
 @dataclass(frozen=True)
 class Scene:
-    """Where a fault acts: number of layers of the model, tokens per block and per chunk, and how it says that it did."""
+    """Where a fault acts: layers of the model, tokens per block and per chunk, and how it says that it did act."""
 
     layers: int
     block_size: int

@@ -8,8 +8,8 @@ import torch
 
 
 class Ring:
-    """Room for ``limit`` bytes, handed out front to back; what is overrun is forgotten. Made once, touched once: a fresh
-    allocation per request would cost more than hashing it."""
+    """Room for ``limit`` bytes, handed out front to back; what is overrun is forgotten. Made once, touched once: a
+    fresh allocation per request would cost more than hashing it."""
 
     def __init__(self, limit: int, *, pinned: bool) -> None:
         self._bytes = torch.zeros(limit, dtype=torch.uint8, pin_memory=pinned)

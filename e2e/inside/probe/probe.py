@@ -1,8 +1,8 @@
 """The probe: hooks on live objects that hash a request's KV when it was computed and right before attention reads it.
 
 ``computed``: after the step that computed the end of a prompt of which nothing came out of a cache. ``read``: in the
-first forward of a request that has cached tokens, layer by layer, as soon as the connector's ``wait_for_layer_load`` has
-returned: on that stream, exactly what the layer will read. Nothing of the connector is replaced; it need not know.
+first forward of a request that has cached tokens, layer by layer, as soon as the connector's ``wait_for_layer_load``
+has returned: on that stream, exactly what the layer will read. Nothing of the connector is replaced; it need not know.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Row:
 
 class Probe:
     def __init__(self, layers: dict[str, PagedLayer], *, keep_bytes: int, samples: int, rank: int = 0) -> None:
-        """``layers``: name -> paged tensor, in the model's order. ``keep_bytes``: host memory for raw KV of cold runs, 0
-        for none. ``samples``: how many wrong reads between two fetches are sampled."""
+        """``layers``: name -> paged tensor, in the model's order. ``keep_bytes``: host memory for raw KV of cold runs,
+        0 for none. ``samples``: how many wrong reads between two fetches are sampled."""
         self._number = {name: i for i, name in enumerate(layers)}
         self._layers = list(layers.values())
         self._rank, self._samples = rank, samples
@@ -62,6 +62,10 @@ class Probe:
         #: called as (layer number, layer, blocks, tokens) before a layer is hashed: a planted fault
         self.plant: Callable[[int, PagedLayer, torch.Tensor, int], None] | None = None
         self.cost_s = 0.0
+
+    @property
+    def layers(self) -> int:
+        return len(self._layers)
 
     def install(self, runner, connector) -> list[str]:
         """Hooks the model runner and, if there is one, the connector. Names of what was hooked."""
