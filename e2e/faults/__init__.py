@@ -1,1 +1,1 @@
-"""Planted faults as data: what each does, where it applies, which rule must see it."""
+"""The rig's side of planted faults: what each is, where it applies, how it should be seen. Pure data."""

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping
 
 from e2e.base.event import ARMS
 from e2e.judge.index import Data, Engine, Index, hashable
-from e2e.judge.view import ARMS_OF, BASELINE, CONNECTOR, Answer, Arm, CellView, Expected, Failure, Plan, Side
+from e2e.judge.view import ARMS_OF, BASELINE, CONNECTOR, Answer, Arm, CellView, Expected, Failure, Plan, Side, Taken
 
 
 def plan(data: Data) -> Plan:
@@ -129,10 +129,33 @@ def view(index: Index, cell: Hashable, attempt: int, plan_: Plan, *, strict: boo
         connector=connector,
         baseline=baseline(index, plan_.engine_key, attempt),
         failures=tuple(failures(index, cell, plan_, attempt)),
-        digests=tuple(data for events in of_cell for data in events.get("digest.taken", ())),
+        digests=tuple(taken(index, engines, cell, CONNECTOR) + _baseline_digests(index, plan_.engine_key, attempt)),
         fired=tuple(data for events in of_cell for data in events.get("fault.fired", ())),
         strict=strict,
     )
+
+
+def taken(index: Index, engines: set[Hashable], cell: Hashable, role: str) -> list[Taken]:
+    """Digests of one cell (or of the baseline engine), values that were written once filled in everywhere."""
+    found = []
+    for (engine, of_cell, name), events in index.arms.items():
+        if engine not in engines or of_cell != cell:
+            continue
+        sent = {(hashable(data["request"]), data["prompt"]) for data in events.get("request.sent", ())}
+        samples = {hashable(data["request"]): data for data in events.get("digest.sample", ())}
+        for data in events.get("digest.taken", ()):
+            request = hashable(data["request"])
+            values = data["values"]
+            if values is None:
+                values = index.digest_values.get(hashable(data.get("content")))
+            known = (request, data["prompt"]) in sent
+            found.append(Taken(role, str(name), known, {**data, "values": values}, samples.get(request)))
+    return found
+
+
+def _baseline_digests(index: Index, key: str, attempt: int) -> list[Taken]:
+    side = baseline(index, key, attempt)
+    return [] if side is None else taken(index, {side.engine}, None, BASELINE)
 
 
 def _table(engine: Engine) -> Mapping[str, object] | None:

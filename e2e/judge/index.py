@@ -39,6 +39,7 @@ class Index:
         self.arms: dict[tuple[Hashable, Hashable, Hashable], dict[str, list[Data]]] = {}
         self.done: dict[Hashable, list[Data]] = defaultdict(list)
         self.failed: dict[Hashable, list[Data]] = defaultdict(list)
+        self.digest_values: dict[Hashable, object] = {}
         for position, event in enumerate(events):
             self._add(position, event.kind, event.data)
 
@@ -60,6 +61,8 @@ class Index:
         elif "arm" in data:
             key = (hashable(data["engine"]), hashable(data["cell"]), hashable(data["arm"]))
             self.arms.setdefault(key, defaultdict(list))[kind].append(data)
+            if kind == "digest.taken" and data["values"] is not None and "content" in data:
+                self.digest_values[hashable(data["content"])] = data["values"]
 
     def _add_engine(self, position: int, kind: str, data: Data) -> None:
         engine = self.engine(data["engine"])

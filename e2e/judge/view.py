@@ -155,6 +155,18 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """``digest.taken``, with its values filled in, and what was sampled of the same request. ``sent``: its request is
+    one that this arm sent for this prompt."""
+
+    role: str
+    arm: str
+    sent: bool
+    data: Mapping[str, object]
+    sample: Mapping[str, object] | None
+
+
+@dataclass(frozen=True)
 class CellView:
     cell: str
     attempt: int
@@ -164,7 +176,7 @@ class CellView:
     connector: Side
     baseline: Side | None
     failures: tuple[Failure, ...]
-    digests: tuple[Mapping[str, object], ...]
+    digests: tuple[Taken, ...]
     fired: tuple[Mapping[str, object], ...]
     strict: bool = False
 

@@ -170,7 +170,7 @@ class Probe:
             return
         self._sampled += 1
         blank = None if self._blank is None else self._blank[number]
-        row.sample = sample(raw[number], pages, blank=blank, layer=number, dtype=self._layers[0].dtype)
+        row.sample = sample(raw[number], pages, blank=blank, layer=number, paged=self._layers[number], index=row.index)
 
     def _still(self, row: Row, number: int, pages: torch.Tensor) -> bool:
         again = hashing.digests(pages.to(self._layers[0].device), keep=3)

@@ -1,0 +1,178 @@
+"""Every planted fault that the embedded connector knows, by the names of ``e2e/inside/faults`` (a test compares them).
+
+``applies`` answers for one cell without an engine. Sources of the real reports: docs of fault classes A to G.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from e2e.base.cell import Cell
+from e2e.base.errors import SettingsError
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a fault's effect depends on. ``packed``: K and V in one head-first page (vLLM 0.26+, on a CPU from
+    0.23), else rank 5. ``served_chunks``: of the longest load. ``prompts``: per arm."""
+
+    packed: bool
+    kv_heads: int
+    layers: int
+    block_size: int
+    chunk_tokens: int
+    served_chunks: int
+    prompts: int
+
+
+Applies = Callable[[Cell, Shape], "str | None"]
+
+
+@dataclass(frozen=True)
+class FaultInfo:
+    """``patterns``: names of ``judge/classify`` that locate it right. ``moves_answers``: must the exact oracle see it
+    without digests? False where the wrong bytes may be too small to move a logprob. ``around_any``: can be planted
+    around any connector (``rig_plant``). ``first_answer``: it also spoils the cold run."""
+
+    name: str
+    what: str
+    stands_for: str
+    patterns: tuple[str, ...]
+    applies: Applies
+    moves_answers: bool = True
+    around_any: bool = False
+    first_answer: bool = False
+
+    def why_not(self, cell: Cell, shape: Shape) -> str | None:
+        """Why it can't act in this cell, as one sentence, or None."""
+        return self.applies(cell, shape)
+
+
+def _always(cell: Cell, shape: Shape) -> str | None:
+    return None
+
+
+def _kernel_on(layout_packed: str, layout_rank5: str) -> Applies:
+    def applies(cell: Cell, shape: Shape) -> str | None:
+        struck = layout_packed if shape.packed else layout_rank5
+        if cell.get("placement") == "index":
+            return "It is a fault of the kernel placement, and this cell places by index."
+        if cell.get("layout") != struck:
+            return f"It strikes {struck} only: under {cell.get('layout')} the view that is passed is the right one."
+        return _axes(cell, shape)
+
+    return applies
+
+
+def _axes(cell: Cell, shape: Shape) -> str | None:
+    if shape.kv_heads == 1 or shape.block_size == 1:
+        return "With one KV head or one token a block both orders are the same bytes."
+    if shape.kv_heads == shape.block_size:
+        return "A block has as many tokens as there are KV heads, so the sizes look right when they are swapped."
+    return None
+
+
+def _index_axes(cell: Cell, shape: Shape) -> str | None:
+    if cell.get("placement") != "index":
+        return "It is a fault of index placement, and this cell places by a kernel."
+    one = shape.kv_heads == 1 or shape.block_size == 1
+    return "With one KV head or one token a block both orders are the same bytes." if one else None
+
+
+def _strided(cell: Cell, shape: Shape) -> str | None:
+    strided = "NHD" if shape.packed else "HND"
+    if cell.get("layout") in ("NHD", "HND") and cell.get("layout") != strided:
+        return f"Under {cell.get('layout')} the registered tensor is contiguous, so a reshape of it is no copy."
+    return None
+
+
+def _overlap(cell: Cell, shape: Shape) -> str | None:
+    return None if cell.get("overlap") == "on" else "It needs overlap: without it a load is complete when reported."
+
+
+def _heads(cell: Cell, shape: Shape) -> str | None:
+    return None if shape.kv_heads > 1 else "There is one KV head, and nothing to permute."
+
+
+def _layers(cell: Cell, shape: Shape) -> str | None:
+    return None if shape.layers > 1 else "The model has one layer."
+
+
+def _chunks(cell: Cell, shape: Shape) -> str | None:
+    return None if shape.served_chunks > 1 else "No prompt has more than one chunk served."
+
+
+def _other_prompts(cell: Cell, shape: Shape) -> str | None:
+    return None if shape.prompts > 1 else "There is one prompt, so no object of another one."
+
+
+FAULTS: dict[str, FaultInfo] = {
+    fault.name: fault
+    for fault in (
+        FaultInfo(
+            "physical_view_omitted", "the kernel gets the tensor as registered, not in physical order",
+            "class A, maru 86: head count and page size swapped", ("axes_swapped", "not_written"),
+            _kernel_on("NHD", "HND"),
+        ),
+        FaultInfo(
+            "token_first_view", "the kernel gets the token-first view of the original report",
+            "class A, maru 86 as reported", ("axes_swapped", "not_written"), _kernel_on("HND", "HND"),
+        ),
+        FaultInfo(
+            "axes_swapped_index", "index placement takes a page for [heads, tokens]", "class A, axes swapped",
+            ("axes_swapped",), _index_axes,
+        ),
+        FaultInfo(
+            "write_into_copy", "a reshape of a strided view is a copy, and that is written", "class A, lost writes",
+            ("not_written",), _strided,
+        ),
+        FaultInfo("kv_swapped", "keys where values belong", "class A, LMCache 4463", ("kv_swapped",), _always,
+                  around_any=True),
+        FaultInfo("neighbour_layer", "one layer gets the next one's bytes", "class A, wrong pitched-copy offset",
+                  ("neighbour_layer",), _layers),
+        FaultInfo("layer_order_shifted", "every layer gets the one before it",
+                  "class A, stage-local layer index under pipeline parallelism", ("neighbour_layer",), _layers),
+        FaultInfo("one_slot_off", "every token lies one slot too early", "class A, slot mapping off by one",
+                  ("shifted_by_n_slots",), _always),
+        FaultInfo("one_chunk_off", "every chunk lies one chunk too late", "class A, offset counted in chunks",
+                  ("shifted_by_n_slots",), _chunks),
+        FaultInfo("tail_dropped", "the last half of the last chunk is not written",
+                  "class E, tail rules of writer and reader differ", ("truncated_tail",), _always),
+        FaultInfo("layer_never_loaded", "one layer is reported loaded, and is not", "class C, one layer missing",
+                  ("not_written",), _layers),
+        FaultInfo("overlap_not_waited", "an overlapped load is reported complete and never waited for",
+                  "class B, load reported done before the copy landed", ("not_written",), _overlap),
+        FaultInfo("stale_object", "the first chunk is another prompt's", "class B and D, stale object under the key",
+                  ("stale",), _other_prompts),
+        FaultInfo("equal_length_prompt", "every chunk is that of a prompt of equal length up to there",
+                  "class D, KV of another request served", ("stale",), _other_prompts),
+        FaultInfo("heads_permuted", "heads rotated by one", "class A, heads permuted across ranks",
+                  ("heads_permuted",), _heads, around_any=True),
+        FaultInfo("bit_flip", "the lowest bit of one element of one layer", "memory or link error",
+                  ("bit_flips",), _always, moves_answers=False, around_any=True),
+        FaultInfo("read_as_fp16", "bfloat16 bytes read as float16", "class A, dtype of the wrong configuration",
+                  ("reinterpreted",), _always, around_any=True),
+        FaultInfo("scale_lost", "one layer comes back at half its size", "class A, vLLM 48412",
+                  ("reinterpreted",), _always, around_any=True),
+        FaultInfo("zero_layer", "one layer comes back as zeros", "class C, a transfer that never wrote its buffer",
+                  ("zeros",), _always, around_any=True),
+        FaultInfo("store_before_forward", "a chunk is stored before its forward wrote the blocks",
+                  "class B, store races compute", ("not_written", "zeros", "stale", "unknown"), _always),
+        FaultInfo("failed_load_swallowed", "the first chunk vanished, and the load is reported good",
+                  "class C, object vanished between lookup and load", ("not_written", "truncated_tail"), _always),
+        FaultInfo("store_writes_cache", "storing changes the live cache",
+                  "class A, vLLM 48412: the first answer is already wrong",
+                  ("bit_flips", "reinterpreted", "unknown"), _always, first_answer=True),
+    )
+}  # fmt: skip
+
+
+def find(name: str) -> FaultInfo:
+    """SettingsError, one sentence, for an unknown name."""
+    if name in FAULTS:
+        return FAULTS[name]
+    near = difflib.get_close_matches(name, FAULTS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(FAULTS))}."
+    raise SettingsError(f"fault {name!r} is unknown; {hint}")

@@ -1,0 +1,97 @@
+"""Digests of KV, taken in the worker and fetched after every arm; see ``inside/probe``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from e2e.base.errors import EngineAnswer
+from e2e.base.event import Record
+from e2e.observe.evidence import Rpc, rig_request
+
+
+class DigestWindow:
+    """One engine's digests, arm by arm; used like ``EvidenceWindow``.
+
+    Equal values are written once: each ``digest.taken`` has ``content``, a hash of its values, and ``values`` is null
+    where an earlier event of this engine has the same content. A request that the rig did not send is recorded too: the
+    judge wants to know. Also records ``fault.fired`` for faults planted around a connector.
+    """
+
+    def __init__(self, rpc: Rpc, record: Record, *, engine: str) -> None:
+        self._rpc, self._record, self._engine = rpc, record, engine
+        self._last = 0
+        self._known: set[str] = set()
+        self.on = False
+
+    def start(self) -> bool:
+        """Turns the probe on in every rank. False, and a note that tells why, when the engine can't."""
+        self.on = self._ask("rig_probe", True) is not None
+        return self.on
+
+    @contextmanager
+    def arm(self, *, cell: str | None, arm: str, plant: str | None = None) -> Iterator[None]:
+        """Around one arm. ``plant``: a fault to plant around the connector for this arm, by its name in the catalogue.
+        An arm that raises records nothing."""
+        if not self.on and plant is None:
+            yield
+            return
+        place = {"engine": self._engine, "cell": cell, "arm": arm}
+        _, before = self._fetch()  # drops what a warm-up left
+        if plant is not None:
+            self._ask("rig_plant", plant)
+        try:
+            yield
+        finally:
+            if plant is not None:
+                self._ask("rig_plant", None)
+        rows, after = self._fetch()
+        for row in rows:
+            self._taken(place, row)
+        for fault, count in after.items():
+            if count > before.get(fault, 0):
+                self._record("fault.fired", **place, fault=fault, count=count - before.get(fault, 0))
+
+    def _fetch(self) -> tuple[list[dict], dict[str, int]]:
+        results = self._ask("rig_digests", self._last) or []
+        rows = [row for result in results for row in result["rows"]]
+        self._last = max([self._last, *(row["id"] for row in rows)])
+        return rows, results[0]["fired"] if results else {}
+
+    def _taken(self, place: Mapping[str, object], row: Mapping[str, object]) -> None:
+        engine_request = str(row["request"])
+        request = rig_request(engine_request)
+        values = str(row["values"])
+        content = hashlib.blake2b(values.encode(), digest_size=12).hexdigest()
+        known = content in self._known
+        self._known.add(content)
+        sample = row.get("sample")
+        rest = {key: value for key, value in row.items() if key not in ("id", "sample")}
+        prompt = prompt_of(request)
+        self._record(
+            "digest.taken",
+            **{**rest, **place, "request": request, "engine_request": engine_request, "prompt": prompt},
+            **{"values": None if known else values, "content": content},
+        )
+        if sample is not None:
+            self._record("digest.sample", **{**sample, **place, "request": request, "prompt": prompt})
+
+    def _ask(self, method: str, *args: object) -> list | None:
+        try:
+            results = self._rpc(method, *args)
+        except EngineAnswer as error:
+            self._record("note", text=f"Digests can't be read: {error}", engine=self._engine)
+            return None
+        errors = [result["error"] for result in results if isinstance(result, dict) and "error" in result]
+        if errors or not results:
+            why = errors[0] if errors else "no worker answered."
+            self._record("note", text=f"{method} was refused: {why}", engine=self._engine)
+            return None
+        return results
+
+
+def prompt_of(request: str) -> int | None:
+    """The prompt's index in a request id of ours, ``<engine>.<cell>.<arm>.<prompt>.<8 hex digits>``."""
+    parts = request.rsplit(".", 2)
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else None

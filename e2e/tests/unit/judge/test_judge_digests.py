@@ -1,0 +1,108 @@
+"""The digests rule on synthetic recordings: equal, wrong in one place, missing, foreign, first answer."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_digests import add_digests, packed, pages
+from synthetic_recording import CELL, CONNECTOR, Recording
+
+from e2e.base.judgement import CellJudgement
+from e2e.base.verdict import Finding, Reason, Verdict
+from e2e.judge import judge
+
+
+def verdict(recording: Recording) -> CellJudgement:
+    (cell,) = judge(recording.build()).cells
+    return cell
+
+
+def found(cell: CellJudgement, reason: Reason) -> list[Finding]:
+    return [finding for finding in cell.findings if finding.reason is reason]
+
+
+def flip(*place: int):
+    def edit(values) -> None:
+        values[place] ^= 1
+
+    return edit
+
+
+def test_equal_digests_pass():
+    assert verdict(add_digests(Recording(digests=True))).verdict is Verdict.PASS
+
+
+def test_one_wrong_page_is_corrupt_and_located():
+    recording = add_digests(Recording(digests=True), edit={("external", 1): flip(2, 1, 0, 5)})
+    cell = verdict(recording)
+    assert (cell.verdict, cell.reason) == (Verdict.CORRUPT, Reason.DIGEST_DIFFERS)
+    (finding,) = found(cell, Reason.DIGEST_DIFFERS)
+    seen = finding.evidence
+    assert (seen["arm"], seen["prompt"]) == ("external", 1)
+    assert (seen["layer"], seen["kv"], seen["head"], seen["block"], seen["token"]) == (2, "V", 0, 5, 80)
+    assert (seen["wrong_pages"], seen["pattern"]) == (1, "unknown")
+
+
+def test_a_stale_chunk_names_the_other_prompt():
+    recording = Recording(digests=True)
+    add_digests(recording, edit={("external", 2): lambda v: v.__setitem__(..., pages(1, 96)[..., : v.shape[3]])})
+    (finding,) = found(verdict(recording), Reason.DIGEST_DIFFERS)
+    assert (finding.evidence["pattern"], finding.evidence["of_prompt"]) == ("stale", 1)
+
+
+def test_the_first_answer_is_compared_with_the_baseline():
+    recording = Recording(digests=True)
+    add_digests(recording, edit={(arm, 0): flip(1, 0, 1, 3) for arm in ("cold", "external", "external_again")})
+    cell = verdict(recording)
+    (finding,) = found(cell, Reason.FIRST_ANSWER_DIFFERS)
+    assert cell.verdict is Verdict.CORRUPT
+    assert not found(cell, Reason.DIGEST_DIFFERS)
+    assert (finding.evidence["layer"], finding.evidence["kv"], finding.evidence["block"]) == (1, "K", 3)
+
+
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [
+        ({"engine": CONNECTOR, "arm": "cold", "prompt": 1}, "computed KV"),
+        ({"engine": CONNECTOR, "arm": "external_again", "prompt": 0}, "read KV"),
+        ({"cell": None, "prompt": 2}, "computed KV"),
+    ],
+)
+def test_a_missing_digest_is_inconclusive(where, what):
+    cell = verdict(add_digests(Recording(digests=True)).drop("digest.taken", **where))
+    assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.DIGEST_MISSING)
+    assert [finding.evidence["what"] for finding in cell.findings] == [what]
+
+
+def test_layers_that_were_not_seen_are_missing():
+    recording = add_digests(Recording(digests=True))
+    recording.change("digest.taken", lambda d: d.update(missing_layers=[3]), cell=CELL, arm="external", prompt=0)
+    assert verdict(recording).reason is Reason.DIGEST_MISSING
+
+
+def test_digests_of_another_request_prove_nothing():
+    cell = verdict(add_digests(Recording(digests=True), sent=False))
+    assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.DIGEST_MISSING)
+    assert "digests of another request" in {finding.evidence["what"] for finding in cell.findings}
+
+
+@pytest.mark.parametrize("values", [[], "", "no base64!", packed(pages(0, 3)), None])
+def test_digests_that_can_not_be_read_are_missing(values):
+    recording = add_digests(Recording(digests=True))
+    recording.change("digest.taken", lambda d: d.update(values=values), cell=CELL, arm="external", prompt=1)
+    cell = verdict(recording)
+    assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.DIGEST_MISSING)
+
+
+def test_values_that_were_written_once_count_everywhere():
+    recording = add_digests(Recording(digests=True))
+    kept = recording.find("digest.taken", arm="cold", cell=CELL, prompt=0)[0]
+    kept["content"] = "c0"
+    for data in recording.find("digest.taken", cell=None, prompt=0):
+        data.update(content="c0", values=None)
+    assert verdict(recording).verdict is Verdict.PASS
+
+
+def test_a_planted_fault_is_still_corrupt_when_only_digests_see_it():
+    recording = add_digests(Recording(digests=True, fault="bit_flip"), edit={("external", 0): flip(0, 0, 0, 0)})
+    recording.add("fault.fired", engine=CONNECTOR, cell=CELL, arm="external", fault="bit_flip", count=1)
+    assert verdict(recording).reason is Reason.DIGEST_DIFFERS
