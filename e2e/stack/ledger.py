@@ -47,6 +47,12 @@ class Ledger:
             self._file.shared_memory += new
             self._file.write(self.path)
 
+    def own_containers(self) -> None:
+        """From now on this run may have containers: they are looked for at its end, however it ends."""
+        if not self._file.containers:
+            self._file.containers = True
+            self._file.write(self.path)
+
     def folder(self, parent: Path, name: str) -> Path:
         """A new empty folder ``parent/maru-e2e-<run id>/name``, removed with all in it when the run ends or dies.
 

@@ -81,13 +81,15 @@ def folder_is_ours(path: Path, run_id: str) -> bool:
 
 @dataclass
 class RunFile:
-    """``owner``: pid and creation time in seconds since the epoch. Processes need no list: each carries the mark."""
+    """``owner``: pid and creation time in seconds since the epoch. Processes need no list: each carries the mark.
+    Nor do containers, whose labels tell; ``containers`` says whether there may be any."""
 
     run_id: str
     where: str
     owner: dict[str, float]
     folders: list[str] = field(default_factory=list)
     shared_memory: list[str] = field(default_factory=list)
+    containers: bool = False
 
     def orphaned(self) -> bool:
         """Its owner is dead, and we are where a pid can tell."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from e2e.base.errors import SettingsError
 from e2e.stack.owned import MARK, RunFile, folder_is_ours, marked
 
 #: How long a killed process may take to vanish; unmapping gigabytes needs some of it. Seconds.
@@ -25,15 +26,18 @@ SHARED_NAMES = ("psm_", "sem.mp-")
 
 @dataclass
 class Reaped:
-    """What one dead run had left. ``survivors``: processes that could not be killed."""
+    """What one dead run had left. ``survivors``: processes that could not be killed. ``unasked``: it may have
+    containers, and no Docker engine answered."""
 
     run_id: str
     processes: list[int] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     survivors: list[int] = field(default_factory=list)
+    containers: list[str] = field(default_factory=list)
+    unasked: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.processes or self.paths or self.survivors)
+        return bool(self.processes or self.paths or self.survivors or self.containers)
 
 
 def reap(*, state_dir: Path) -> list[Reaped]:
@@ -49,15 +53,17 @@ def reap(*, state_dir: Path) -> list[Reaped]:
 def reap_file(run: RunFile, path: Path) -> Reaped:
     """Reaps one run and forgets it, unless something survived: then the next start tries again."""
     reaped = reap_run(run)
-    if not reaped.survivors:
+    if not reaped.survivors and not reaped.unasked:
         path.unlink(missing_ok=True)
         path.with_suffix(".new").unlink(missing_ok=True)
     return reaped
 
 
 def reap_run(run: RunFile) -> Reaped:
-    """Kills the run's processes, then removes its folders and shared-memory segments."""
+    """Removes the run's containers, kills its processes, then removes its folders and shared-memory segments."""
     reaped = Reaped(run.run_id)
+    if run.containers:
+        _reap_containers(reaped)
     segments = set(run.shared_memory)
     for _ in range(3):  # one that is just being forked shows in the next round
         ours = list(marked(MARK, run.run_id))
@@ -73,6 +79,17 @@ def reap_run(run: RunFile) -> Reaped:
             reaped.paths.append(name)
     reaped.paths += remove_segments(segments)
     return reaped
+
+
+def _reap_containers(reaped: Reaped) -> None:
+    from e2e.stack.containers import DOCKER_ERRORS, connect, remove_of  # half a second that most runs need not spend
+
+    try:
+        client = connect()
+        reaped.containers = remove_of(client, reaped.run_id)
+        client.close()
+    except (SettingsError, *DOCKER_ERRORS):
+        reaped.unasked = True
 
 
 def kill(processes: Iterable[psutil.Process]) -> tuple[list[psutil.Process], list[psutil.Process]]:
