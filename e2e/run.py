@@ -6,8 +6,8 @@ import platform
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 
 from e2e.base.cell import Cell
-from e2e.base.connector import Adapter
+from e2e.base.connector import Adapter, missing, refuses
+from e2e.base.connector import blind as blind_to
 from e2e.base.errors import EngineCrashed, EngineError, EngineTimeout, SettingsError, UsageError
 from e2e.base.event import ARMS, SCHEMA, Record
 from e2e.connectors.class_check import check_class
@@ -24,8 +25,9 @@ from e2e.grid import blind, lengths
 from e2e.grid.cells import Grid, by_engine, expand
 from e2e.judge.cells import judge
 from e2e.observe.effective import observe_engine
-from e2e.observe.evidence import EvidenceWindow
+from e2e.observe.evidence import EvidenceWindow, Rpc
 from e2e.observe.metrics import MetricsWindow
+from e2e.observe.witness import reader
 from e2e.recording.journal import Journal, read
 from e2e.recording.resume import finished, next_attempt
 from e2e.replay import arms
@@ -43,6 +45,7 @@ from e2e.stack.model import prepare_model
 from e2e.stack.model_facts import ModelFacts, model_facts
 from e2e.stack.process import ProcessLauncher
 from e2e.stack.reaper import reap
+from e2e.stack.services import Services, beside
 from e2e.stack.spec import EngineSpec
 
 PROMPTS = Path(__file__).resolve().parents[1] / "prompts"
@@ -56,7 +59,9 @@ def run(settings: Settings) -> int:
     """Runs the grid, judges it, writes the reports, prints the verdict; returns the exit code of the contract."""
     for left in reap(state_dir=state_dir()):
         print(f"cleaned up after run {left.run_id}")
-    adapter = load(settings.connector, pool_bytes=settings.pool_bytes)
+    adapter = load(settings.connector, pool_bytes=settings.pool_bytes, server=settings.connector_server)
+    if why := None if settings.attach else missing(adapter, device=settings.device):
+        raise SettingsError(f"connector {adapter.name}: {why}")
     grid = expand(
         settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed
     ).require_cells()
@@ -115,6 +120,7 @@ class Live:
     client: EngineClient
     metrics: MetricsWindow
     evidence: EvidenceWindow
+    services: Services
 
 
 @dataclass
@@ -166,7 +172,7 @@ class Flow:
         cell = cells[0]
         block_size = int(cell.get("block_size", 16))
         config = self.adapter.config(cell, pool_dir="", block_size=block_size)
-        if config.module_path:
+        if config.module_path and self.settings.launcher == "process":
             check_class(config)
         limits = [self.adapter.longest_prompt]
         if model and model.max_tokens:
@@ -178,6 +184,8 @@ class Flow:
         )  # fmt: skip
         for why in plan.why:
             self.record("note", text=f"{key}: {why}")
+        if why := next(filter(None, (refuses(self.adapter, cell, n) for n in plan.lengths.lengths)), None):
+            raise SettingsError(f"connector {self.adapter.name}: {why}")
         return KeyPlan(key, cells, block_size, plan)
 
     def _record_plan(self, plan: KeyPlan, cell: Cell, model: ModelFacts | None) -> None:
@@ -188,6 +196,7 @@ class Flow:
             heads = max(model.kv_heads // int(cell.get("tensor_parallel", 1)), 1)
             shape = blind.Geometry(kv_heads=heads, layers=model.layers, block_size=plan.block_size)
             blind_spots = blind.guard(shape, rule, plan.lengths.lengths, digests=False, deterministic=concurrency == 1)
+        blind_spots += blind_to(self.adapter, cell)
         if self.settings.attach:
             why = "there is no engine without the connector to compare with, so a spoilt first answer looks right"
             blind_spots.append({"fault_class": "first answer", "why": why})
@@ -247,10 +256,22 @@ class Flow:
         spec = self._spec(plan, role)
         self._say(f"starting {role} engine {plan.key}")
         log_path = self.settings.out / "logs" / f"{spec.name}.log"
-        with self._launcher().start(spec, log_path=log_path, record=self.record) as engine:
+        wanted = spec.connector.services if spec.connector and not self.settings.attach else ()
+        with ExitStack() as stack:
+            services = stack.enter_context(
+                beside(
+                    wanted, engine=spec.name, engine_key=plan.key, attempt=self.attempt, ledger=self.ledger,
+                    environ=environment(), log_dir=log_path.parent, record=self.record,
+                )
+            )  # fmt: skip
+            if wanted:
+                spec = replace(spec, connector=spec.connector.placed(services.addresses))
+            engine = stack.enter_context(self._launcher().start(spec, log_path=log_path, record=self.record))
+            stack.enter_context(services.watched(engine.stop))
             engine.wait_ready(self.settings.start_limit_s)
             client = EngineClient(engine.url, timeout_s=self.settings.request_limit_s)
-            config = observe_engine(client, spec.name, self.record)
+            build = spec.connector.build if spec.connector else {}
+            config = observe_engine(client, spec.name, self.record, build=build)
             self._check_room(plan, config["effective"])
             encode = folder_tokenizer(Path(self.model)) if Path(self.model).is_dir() else client.tokenize
             if not plan.prompts:
@@ -263,12 +284,28 @@ class Flow:
                 engine,
                 client,
                 MetricsWindow(client.metrics, self.record, engine=engine.name),
-                EvidenceWindow(client.collective_rpc, self.record, engine=engine.name),
+                EvidenceWindow(
+                    self._witness(spec, client, engine, config["effective"]), self.record, engine=engine.name
+                ),
+                services,
             )
+
+    def _witness(self, spec: EngineSpec, client: EngineClient, engine: Engine, effective) -> Rpc:
+        """Who is asked what the connector did: the worker, or whom the adapter names where it can't tell."""
+        if spec.connector is None or spec.connector.witness is None or self.settings.attach:
+            return client.collective_rpc
+        return reader(spec.connector.witness, log_path=engine.log_path, effective=effective)
 
     def _launcher(self) -> Launcher:
         if self.settings.attach:
             return AttachLauncher(url=self.settings.attach, attempt=self.attempt)
+        if self.settings.launcher == "docker":
+            from e2e.stack.container import ContainerLauncher  # the Docker client takes half a second to import
+
+            return ContainerLauncher(
+                ledger=self.ledger, image=self.settings.image, environ=environment(), attempt=self.attempt,
+                pool_bytes=self.settings.pool_bytes,
+            )  # fmt: skip
         return ProcessLauncher(ledger=self.ledger, environ=environment(), attempt=self.attempt)
 
     def _check_room(self, plan: KeyPlan, effective) -> None:
@@ -304,6 +341,7 @@ class Flow:
                 except EngineError as error:
                     self._say(f"{cell.id}: {error}")
                     try:
+                        live.services.check()
                         live.engine.check(settle_s=SETTLE_S)
                     except EngineCrashed as crash:
                         self._say(str(crash))
