@@ -38,6 +38,7 @@ def run(
     grid: flags.Grid = None,
     cell: flags.Cells = None,
     connector: flags.Connector = None,
+    connector_server: flags.ConnectorServer = None,
     attach: flags.Attach = None,
     lengths: flags.Lengths = None,
     resume: flags.Resume = False,
@@ -51,6 +52,8 @@ def run(
     max_tokens: flags.MaxTokens = None,
     start_limit_s: flags.StartLimit = None,
     request_limit_s: flags.RequestLimit = None,
+    launcher: flags.LaunchWith = None,
+    image: flags.Image = None,
 ) -> int:
     """Replay prompts over a grid of settings on real engines and judge every cell.
 

@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from e2e.base.cell import Cell
+
+#: ``{maru-server.address}`` in a string of a service or of a connector's extra config or environment
+_PLACE = re.compile(r"\{(?P<name>[a-z][a-z0-9-]*)\.(?P<what>host|port|address)\}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceSpec:
+    """A server that has to run beside an engine, started before it and ended after it.
+
+    ``argv``: one item a word, or nothing for a server that somebody else runs at ``address`` (host:port). ``ready``,
+    ``useless``: patterns of log lines that say it listens, and that it never will be of use. ``probe``: how to ask it
+    whether it really works, a name that the stack knows, or None. ``need``: bytes that it must be able to hand out.
+    ``dax_folder``: a folder that it is to take for a mounted DAX file system. ``cure``: what to do when it fails.
+    """
+
+    name: str
+    argv: tuple[str, ...] = ()
+    address: str | None = None
+    ready: str | None = None
+    useless: str | None = None
+    probe: str | None = None
+    need: int = 0
+    dax_folder: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    limit_s: float = 30.0
+    cure: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Witness:
+    """Who tells what the connector did, where nothing can be asked of it in the worker: ``name`` of a reader that
+    ``observe`` knows, and the plain values that it needs."""
+
+    name: str
+    about: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ConnectorConfig:
     """``--kv-transfer-config`` and what has to stand around it. ``env`` values are added to the engine's environment;
-    PYTHONPATH is put in front of what is there. ``engine_args`` are vLLM flags, one list item a word."""
+    PYTHONPATH is put in front of what is there. ``engine_args`` are vLLM flags, one list item a word. ``services`` are
+    started in this order; their places are filled in as ``{name.host}``, ``{name.port}``, ``{name.address}``.
+    ``build``: what is known of the connector's own code (version, commit, kernels), recorded with what is effective."""
 
     kv_connector: str
     module_path: str | None = None
@@ -20,6 +58,19 @@ class ConnectorConfig:
     engine_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     load_failure_policy: str = "fail"
+    services: tuple[ServiceSpec, ...] = ()
+    witness: Witness | None = None
+    build: Mapping[str, object] = field(default_factory=dict)
+
+    def placed(self, addresses: Mapping[str, str]) -> ConnectorConfig:
+        """With every place of a service filled in; ``addresses``: service -> host:port."""
+        return replace(
+            self,
+            extra={key: filled(value, addresses) for key, value in self.extra.items()},
+            env={key: filled(value, addresses) for key, value in self.env.items()},
+            witness=self.witness
+            and replace(self.witness, about={k: filled(v, addresses) for k, v in self.witness.about.items()}),
+        )
 
     def as_kv_transfer_config(self) -> dict[str, object]:
         config: dict[str, object] = {
@@ -31,6 +82,19 @@ class ConnectorConfig:
         if self.module_path:
             config["kv_connector_module_path"] = self.module_path
         return config
+
+
+def filled(value: object, addresses: Mapping[str, str]) -> object:
+    """A string with the places of known services filled in; anything else as it is."""
+
+    def place(match: re.Match[str]) -> str:
+        address = addresses.get(match["name"])
+        if address is None:
+            return match[0]
+        host, _, port = address.rpartition(":")
+        return {"host": host, "port": port, "address": address}[match["what"]]
+
+    return _PLACE.sub(place, value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
@@ -77,3 +141,31 @@ class Adapter(Protocol):
     def step(self, cell: Cell, *, block_size: int) -> int | None:
         """The prefill step S (--max-num-batched-tokens) that aligns cold run and rerun, or None when this connector
         can't be aligned (it stores the first step only, say) and the split-matched oracle must judge."""
+
+
+class Particular(Protocol):
+    """What an adapter may have besides; each is asked for through the function of the same name."""
+
+    def missing(self, *, device: str) -> str | None: ...
+
+    def refuses(self, cell: Cell, tokens: int) -> str | None: ...
+
+    def blind(self, cell: Cell) -> list[dict[str, str]]: ...
+
+
+def missing(adapter: Adapter, *, device: str) -> str | None:
+    """Why this connector can't run on this machine at all, with the cure, as one sentence. ``device``: cpu or cuda."""
+    ask = getattr(adapter, "missing", None)
+    return ask(device=device) if ask else None
+
+
+def refuses(adapter: Adapter, cell: Cell, tokens: int) -> str | None:
+    """Why a prompt of so many tokens must not be sent to this connector, as one sentence."""
+    ask = getattr(adapter, "refuses", None)
+    return ask(cell, tokens) if ask else None
+
+
+def blind(adapter: Adapter, cell: Cell) -> list[dict[str, str]]:
+    """What nobody can see about this connector in this cell: ``[{"fault_class", "why"}]``."""
+    ask = getattr(adapter, "blind", None)
+    return ask(cell) if ask else []

@@ -16,15 +16,22 @@ ADAPTERS: Mapping[str, str] = {
     "embedded": "e2e.connectors.embedded:Embedded",
     "example": "e2e.connectors.example:Example",
     "decode-bench": "e2e.connectors.decode_bench:DecodeBench",
+    "maru": "e2e.connectors.maru:Maru",
+    "lmcache": "e2e.connectors.lmcache:LMCache",
+    "lmcache-mp": "e2e.connectors.lmcache:LMCacheServer",
+    "offloading": "e2e.connectors.offloading:Offloading",
 }
 
 
-def load(name: str, *, pool_bytes: int | None = None) -> Adapter:
+def load(name: str, *, pool_bytes: int | None = None, server: str | None = None) -> Adapter:
     """The adapter of a name of the table or of a FILE.toml. Raises SettingsError for anything else.
 
-    ``pool_bytes``: the size of the connector's pool; refused for a connector that has none of its own.
+    ``pool_bytes``: the size of the connector's pool; refused for a connector that has none of its own. ``server``:
+    host:port of a server that the connector is to use; connectors that use none don't care.
     """
     adapter = load_generic(name) if name.endswith(".toml") else _from_table(name)
+    if server is not None and hasattr(adapter, "server"):
+        adapter = replace(adapter, server=server)  # type: ignore[type-var]
     if pool_bytes is None:
         return adapter
     if not hasattr(adapter, "pool_bytes"):

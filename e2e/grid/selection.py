@@ -8,9 +8,7 @@ from itertools import product
 
 from e2e.base.errors import SettingsError
 from e2e.grid.axes import Value, axis
-
-#: axis -> values; the grid is their product. Several products are united.
-Product = Mapping[str, tuple[Value, ...]]
+from e2e.grid.pairwise import Product, pairwise
 
 _BASE: Product = {
     "layout": ("NHD", "HND"),
@@ -23,6 +21,9 @@ GRIDS: Mapping[str, tuple[Product, ...]] = {
     "full": (
         {**_BASE, "overlap": ("off",), "load": ("sync", "async"), "chunk_tokens": (128, 256)},
         {**_BASE, "overlap": ("on",), "release_after_layers": (1, 4), "chunk_tokens": (128, 256)},
+    ),
+    "pairwise": pairwise(
+        {**_BASE, "load": ("sync", "async"), "release_after_layers": (1, 4), "chunk_tokens": (128, 256)}
     ),
 }
 

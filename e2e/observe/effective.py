@@ -42,11 +42,13 @@ class EngineView(Protocol):
     def version(self) -> str: ...
 
 
-def observe_engine(client: EngineView, engine: str, record: Record) -> Event:
+def observe_engine(
+    client: EngineView, engine: str, record: Record, *, build: Mapping[str, object] | None = None
+) -> Event:
     """Records engine.config. The worker is asked first; only an engine without the extension is asked for /server_info,
     whose first call costs seconds (it collects the machine's environment). What nobody says is absent, and a note tells
-    why."""
-    effective: dict[str, object] = {"versions": {}}
+    why. ``build``: what the adapter knows of the connector's own code, kept as "connector_build"."""
+    effective: dict[str, object] = {"versions": {}, **({"connector_build": dict(build)} if build else {})}
     for read in (_version, _worker, _server):
         if read is _server and "max_num_batched_tokens" in effective:
             break

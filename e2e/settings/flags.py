@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
-Grid = Annotated[str | None, typer.Option(help="default, full, or a TOML file with a table [grid].", metavar="GRID")]
+from e2e.settings.settings import ENGINE_IMAGE
+
+Grid = Annotated[
+    str | None, typer.Option(help="default, full, pairwise, or a TOML file with a table [grid].", metavar="GRID")
+]
 Cells = Annotated[
     list[str] | None,
     typer.Option("--cell", help="Narrow or change the grid; several are alternatives.", metavar="axis=value,..."),
@@ -15,9 +19,17 @@ Cells = Annotated[
 Connector = Annotated[
     str | None,
     typer.Option(
-        help="embedded (default), example, decode-bench, or a TOML file.",
+        help="embedded (default), maru, lmcache, offloading, example, decode-bench, ..., or a TOML file.",
         metavar="NAME|FILE.toml",
         envvar="MARU_E2E_CONNECTOR",
+    ),
+]
+ConnectorServer = Annotated[
+    str | None,
+    typer.Option(
+        help="A running server of the connector (maru-server, LMCache) instead of fresh ones.",
+        metavar="HOST:PORT",
+        envvar="MARU_SERVER_URL",
     ),
 ]
 Attach = Annotated[str | None, typer.Option(help="Use a running engine instead of starting any.", metavar="URL")]
@@ -51,5 +63,12 @@ StartLimit = Annotated[
 ]
 RequestLimit = Annotated[
     float | None, typer.Option("--request-limit-s", help="Longest request in seconds [default: 120].", metavar="S")
+]
+LaunchWith = Annotated[
+    str | None, typer.Option("--launcher", help="process (default) or docker.", metavar="LAUNCHER")
+]
+Image = Annotated[
+    str | None,
+    typer.Option(help=f"Engine image of --launcher docker [default: {ENGINE_IMAGE}].", metavar="NAME"),
 ]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]

@@ -22,6 +22,7 @@ _PARSERS: Mapping[str, tuple[str, Callable]] = {
     "grid": ("grid", words.grid),
     "cell": ("cells", lambda given: tuple(parse_cell(text) for text in given)),
     "connector": ("connector", lambda word: str(Path(word).resolve()) if word.endswith(".toml") else word),
+    "connector_server": ("connector_server", words.address),
     "attach": ("attach", words.url),
     "lengths": ("lengths", words.lengths),
     "model": ("model", lambda word: str(Path(word).resolve()) if Path(word).is_dir() else word),
@@ -31,6 +32,8 @@ _PARSERS: Mapping[str, tuple[str, Callable]] = {
     "pool_size": ("pool_bytes", lambda word: words.size("--pool-size", word)),
     "kv_cache_size": ("kv_cache_bytes", lambda word: words.size("--kv-cache-size", word)),
     "max_tokens": ("max_tokens", lambda number: int(words.positive("--max-tokens", number))),
+    "launcher": ("launcher", words.launcher),
+    "image": ("image", str),
     "start_limit_s": ("start_limit_s", lambda number: words.positive("--start-limit-s", number)),
     "request_limit_s": ("request_limit_s", lambda number: words.positive("--request-limit-s", number)),
 }
@@ -73,6 +76,8 @@ def _settings(values: Mapping[str, object], *, out: Path, argv: Sequence[str], r
     chosen.setdefault("device", device.choose("auto"))
     if chosen["device"] == "cpu" and not chosen.get("attach"):
         chosen["attention"] = chosen.get("attention") or "strided"
+    if chosen.get("launcher") == "docker" and chosen.get("attach"):
+        raise SettingsError("--attach takes a running engine, so --launcher docker has nothing to start; drop one.")
     if chosen["device"] == "cuda" and chosen.get("attention") == "strided":
         raise SettingsError("--attention strided is a CPU backend; leave it out, or use --device cpu.")
     try:

@@ -12,6 +12,8 @@ from e2e.grid.axes import Value
 from e2e.grid.selection import GRIDS, Selection
 
 RECORDING = "recording.jsonl"
+#: What ``docker compose build engine-image`` makes.
+ENGINE_IMAGE = "maru-e2e-engine:0.1.0"
 #: A resumed run may change these: they don't change what is measured.
 FREE_ON_RESUME = ("out", "resume", "argv", "strict", "start_limit_s", "request_limit_s")
 
@@ -19,13 +21,15 @@ FREE_ON_RESUME = ("out", "resume", "argv", "strict", "start_limit_s", "request_l
 class Settings(BaseModel):
     """``attach``: URL of a running engine, or None to start engines. ``out``: folder of the run. ``attention``:
     "strided" (the rig's own CPU backend), "stock", or a backend's name; None leaves it to vLLM. Sizes in bytes, limits
-    in seconds, ``lengths`` in tokens (empty: solved). ``argv``: the command line, for the report."""
+    in seconds, ``lengths`` in tokens (empty: solved). ``argv``: the command line, for the report.
+    ``connector_server``: host:port of a server of the connector that somebody else runs."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     grid: tuple[dict[str, tuple[Value, ...]], ...] = Field(default=tuple(dict(p) for p in GRIDS["default"]))
     cells: tuple[dict[str, Value], ...] = ()
     connector: str = "embedded"
+    connector_server: str | None = None
     attach: str | None = None
     lengths: tuple[int, ...] = ()
     resume: bool = False
@@ -39,6 +43,8 @@ class Settings(BaseModel):
     max_tokens: int = 8
     start_limit_s: float = 300.0
     request_limit_s: float = 120.0
+    launcher: Literal["process", "docker"] = "process"
+    image: str = ENGINE_IMAGE
     argv: tuple[str, ...] = ()
 
     @property

@@ -67,6 +67,20 @@ def url(word: str) -> str:
     return word.rstrip("/")
 
 
+def address(word: str) -> str:
+    """``tcp://host:port`` or ``host:port``, as ``host:port``."""
+    host, colon, port = word.removeprefix("tcp://").rpartition(":")
+    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536 and "/" not in host):
+        raise SettingsError(f"--connector-server: {word!r} is no address; write 127.0.0.1:5555.")
+    return f"{host}:{port}"
+
+
+def launcher(word: str) -> str:
+    if word not in ("process", "docker"):
+        raise SettingsError(f"--launcher: {word!r} is unknown; use process or docker.")
+    return word
+
+
 def positive(flag: str, number: float) -> float:
     if not 0 < number < float("inf"):
         raise SettingsError(f"{flag}: {number:g} is too small or too large; give a number above 0.")

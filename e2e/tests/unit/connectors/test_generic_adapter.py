@@ -2,7 +2,7 @@ import pytest
 
 from e2e.base.cell import Cell
 from e2e.base.errors import SettingsError
-from e2e.connectors.table import load
+from e2e.connectors.table import ADAPTERS, load
 
 CELL = Cell({"layout": "NHD", "block_size": 16})
 WHOLE = """
@@ -113,9 +113,7 @@ def test_file_that_is_not_text(tmp_path):
 def test_unknown_name(name, hint):
     with pytest.raises(SettingsError) as caught:
         load(name)
-    assert str(caught.value) == (
-        f"connector {name!r} is unknown; {hint}Use embedded, example, decode-bench or a FILE.toml."
-    )
+    assert str(caught.value) == (f"connector {name!r} is unknown; {hint}Use {', '.join(ADAPTERS)} or a FILE.toml.")
 
 
 def test_pool_size_is_for_connectors_with_a_pool():

@@ -93,10 +93,10 @@ def test_gpu_is_chosen_where_there_is_one(monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        ({"grid": "ful"}, "--grid: 'ful' is unknown; did you mean full? Use default, full or a FILE.toml."),
+        ({"grid": "ful"}, "--grid: 'ful' is unknown; did you mean full? Use default, full, pairwise or a FILE.toml."),
         (
             {"grid": "no.toml"},
-            "--grid: no.toml can't be read (No such file or directory); give default, full or a file.",
+            "--grid: no.toml can't be read (No such file or directory); give default, full, pairwise or a file.",
         ),
         ({"grid": "bad.toml"}, "--grid: bad.toml is no TOML"),
         ({"cell": ["layout=NDH"]}, "axis layout: 'NDH' is unknown; use NHD or HND."),

@@ -1,0 +1,129 @@
+"""LMCache, in the engine's process (``lmcache``) or in a server of its own (``lmcache-mp``). Both need CUDA.
+
+Its chunks are keyed by a hash of the tokens alone: two salts share them. A prompt that is served whole gets back all
+but its last token, which no unit of chunks describes, so lengths of whole chunks are refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import util
+
+from e2e.base.cell import Cell
+from e2e.base.connector import ConnectorConfig, HitRule, ServiceSpec
+from e2e.connectors.steps import aligned_step
+
+_AXES = frozenset({"layout", "chunk_tokens", "block_size", "dtype", "concurrency"})
+_NO_GPU = "it runs on CUDA only; use a machine with an NVIDIA GPU, or --connector embedded here."
+_NO_PACKAGE = (
+    "it needs the package lmcache, which this Python doesn't have; pip install lmcache in the engine's Python."
+)
+
+
+@dataclass(frozen=True)
+class LMCache:
+    """``pool_bytes``: host memory that one engine start caches in."""
+
+    pool_bytes: int = 4 << 30
+
+    name = "lmcache"
+    axes = _AXES
+    engine_axes = axes
+    has_counters = False
+    longest_prompt = None
+    description = "LMCache in the engine's process, chunks in host memory"
+
+    def missing(self, *, device: str) -> str | None:
+        if device != "cuda":
+            return _NO_GPU
+        return None if util.find_spec("lmcache") else _NO_PACKAGE
+
+    def check(self, cell: Cell) -> str | None:
+        return None
+
+    def refuses(self, cell: Cell, tokens: int) -> str | None:
+        return _refuses(cell, tokens)
+
+    def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
+        return ConnectorConfig(
+            kv_connector="LMCacheConnectorV1",
+            env={
+                "LMCACHE_CHUNK_SIZE": str(_chunk(cell)),
+                "LMCACHE_LOCAL_CPU": "True",
+                "LMCACHE_MAX_LOCAL_CPU_SIZE": f"{self.pool_bytes / 2**30:g}",
+                "LMCACHE_SAVE_UNFULL_CHUNK": "False",
+                "LMCACHE_TRACK_USAGE": "false",
+                # its keys come from Python's own hash
+                "PYTHONHASHSEED": "0",
+            },
+        )
+
+    def request_params(self, cell: Cell) -> None:
+        return None
+
+    def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
+        return HitRule(granularity=_chunk(cell), hold_back=1)
+
+    def step(self, cell: Cell, *, block_size: int) -> int:
+        return aligned_step(_chunk(cell), block_size)
+
+
+@dataclass(frozen=True)
+class LMCacheServer:
+    """``server``: host:port of a running LMCache server whose chunk size is the cell's ``chunk_tokens``."""
+
+    server: str | None = None
+
+    name = "lmcache-mp"
+    axes = _AXES
+    engine_axes = axes
+    has_counters = False
+    longest_prompt = None
+    description = "LMCache as a server beside the engine, which --connector-server names"
+
+    def missing(self, *, device: str) -> str | None:
+        if device != "cuda":
+            return _NO_GPU
+        if not self.server:
+            return (
+                "start an LMCache server with the chunk size of the cells, and name it by --connector-server HOST:PORT."
+            )
+        return None if util.find_spec("lmcache") else _NO_PACKAGE
+
+    def check(self, cell: Cell) -> str | None:
+        return None
+
+    def refuses(self, cell: Cell, tokens: int) -> str | None:
+        return _refuses(cell, tokens)
+
+    def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
+        service = ServiceSpec(
+            name="lmcache-server", address=self.server or "", probe="tcp", cure="start it, or check --connector-server"
+        )
+        return ConnectorConfig(
+            kv_connector="LMCacheMPConnector",
+            extra={"lmcache.mp.host": "tcp://{lmcache-server.host}", "lmcache.mp.port": "{lmcache-server.port}"},
+            services=(service,),
+        )
+
+    def request_params(self, cell: Cell) -> None:
+        return None
+
+    def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
+        return HitRule(granularity=_chunk(cell), hold_back=1)
+
+    def step(self, cell: Cell, *, block_size: int) -> int:
+        return aligned_step(_chunk(cell), block_size)
+
+
+def _refuses(cell: Cell, tokens: int) -> str | None:
+    if tokens % _chunk(cell) == 0:
+        return (
+            f"a prompt of whole chunks ({tokens} tokens, chunks of {_chunk(cell)}) is served but for its last token, "
+            "which no hit rule here predicts; choose another length."
+        )
+    return None
+
+
+def _chunk(cell: Cell) -> int:
+    return int(cell.get("chunk_tokens", 256) or 256)

@@ -1,0 +1,192 @@
+"""Real Maru, through ``kv_connector_module_path: maru_vllm``. Source of every rule: facts/maru.md.
+
+Maru ignores keys that it doesn't know, so a setting counts only when the installed source reads its key: what is
+effective instead stands in the evidence of each load, where the judge sees that it differs. Each engine start gets a
+resource manager and a maru-server of its own on an emulated DAX file system, or uses a maru-server that is given.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from e2e.base.cell import Cell
+from e2e.base.connector import ConnectorConfig, HitRule, ServiceSpec, Witness
+from e2e.connectors.maru_build import Build, installed
+from e2e.connectors.steps import aligned_step
+from e2e.connectors.vllm_version import vllm_version
+
+#: current key -> its former name, read by versions that lack the current one
+FORMER = {
+    "maru_async_load": "maru_enable_deferred_loading",
+    "maru_overlap_load_with_compute": "maru_enable_layerwise_overlap",
+}
+RESOURCE_MANAGER, SERVER = "maru-resource-manager", "maru-server"
+_LOGGING = Path(__file__).with_name("maru_logging.json")
+_ASYNC_SINCE = (0, 16)
+_INSTALL = (
+    "give it as MARU_REQUIREMENT (a pip requirement or a wheel) and run scripts/maru, or use an image that has it"
+)
+
+
+@dataclass(frozen=True)
+class Maru:
+    """``pool_bytes``: CXL region that a worker asks for. ``server``: host:port of a running maru-server; without one,
+    a fresh server and pool per engine start. ``build``: the installed Maru, None where only an image has it: then all
+    keys are taken for known."""
+
+    pool_bytes: int = 1 << 30
+    server: str | None = None
+    build: Build | None = field(default_factory=installed)
+
+    name = "maru"
+    engine_axes = frozenset(
+        {"layout", "storage_format", "overlap", "load", "release_after_layers", "chunk_tokens", "block_size", "dtype",
+         "concurrency"}
+    )  # fmt: skip
+    axes = engine_axes
+    has_counters = True
+    longest_prompt = None
+    description = "Maru itself (CXL shared memory), as installed; its servers are started or given by MARU_SERVER_URL"
+
+    def missing(self, *, device: str) -> str | None:
+        if self.build is None:
+            return f"Maru is not installed (this Python finds no module maru_vllm); {_INSTALL}."
+        lacking = [name for name in (RESOURCE_MANAGER, SERVER) if not self.server and shutil.which(name) is None]
+        if lacking:
+            return (
+                f"{lacking[0]} is not on PATH, so no Maru server can be started; install Maru's servers, or name a "
+                "running maru-server by MARU_SERVER_URL."
+            )
+        return None
+
+    def check(self, cell: Cell) -> str | None:
+        overlap, layerwise = cell.get("overlap") == "on", cell.get("storage_format") == "layerwise"
+        if self.build and self.build.overlap_kernel and overlap and layerwise:
+            return "this Maru turns overlap off for layerwise objects; use storage_format=chunkwise."
+        if cell.get("load") == "async" and (vllm := vllm_version()) and vllm < _ASYNC_SINCE:
+            return f"Maru refuses maru_async_load on vLLM {vllm[0]}.{vllm[1]}: it needs 0.16 or newer."
+        return None
+
+    def refuses(self, cell: Cell, tokens: int) -> str | None:
+        """July serves such a prompt whole, and vLLM dies on ``assert num_new_tokens > 0`` (facts/maru.md 10, no. 3)."""
+        if self.build and self.build.july and tokens % _chunk(cell) == 0:
+            return (
+                f"this Maru kills the engine when a prompt of whole chunks is served ({tokens} tokens, chunks of "
+                f"{_chunk(cell)}); choose another length, or a newer Maru, which holds one token back."
+            )
+        return None
+
+    def blind(self, cell: Cell) -> list[dict[str, str]]:
+        if cell.get("overlap") != "on":
+            return []
+        why = "Maru counts no waits for layers: it says that it took the overlap path, not that anything overlapped"
+        return [{"fault_class": "overlap did not happen", "why": why}]
+
+    def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
+        extra = self._extra(cell, pool_dir=pool_dir)
+        return ConnectorConfig(
+            kv_connector="MaruKVConnector",
+            module_path="maru_vllm",
+            extra=extra,
+            env={
+                "MARU_STAT": "1",
+                "MARU_LOG_LEVEL": "INFO",
+                # the connector's logger is outside vLLM's, and its INFO lines appear nowhere without this
+                "VLLM_LOGGING_CONFIG_PATH": str(_LOGGING),
+            },
+            services=self._services(pool_dir),
+            witness=Witness(
+                name="maru",
+                about={
+                    "address": f"{{{SERVER}.address}}",
+                    "instance": extra["maru_instance_id"],
+                    **self.effective(cell),
+                },
+            ),
+            build=self.build.as_json() if self.build else {"name": "maru", "version": "unknown"},
+        )
+
+    def _extra(self, cell: Cell, *, pool_dir: str) -> dict[str, object]:
+        overlap = cell.get("overlap") == "on"
+        extra: dict[str, object] = {
+            "maru_server_url": f"tcp://{{{SERVER}.address}}",
+            "maru_pool_size": self.pool_bytes,
+            # the folder of this engine start: nobody else has that id, and scheduler and worker share it
+            "maru_instance_id": pool_dir,
+            "maru_kv_chunk_tokens": _chunk(cell),
+            "maru_use_layerwise": cell.get("storage_format") == "layerwise",
+            "maru_async_load": cell.get("load") == "async",
+            "maru_overlap_load_with_compute": overlap,
+        }
+        if overlap:
+            extra["maru_overlap_release_after_layers"] = int(cell.get("release_after_layers", 1) or 1)
+        return {self._spelt(key): value for key, value in extra.items()}
+
+    def _spelt(self, key: str) -> str:
+        former = FORMER.get(key)
+        return former if former and self.build and key not in self.build.keys and former in self.build.keys else key
+
+    def effective(self, cell: Cell) -> dict[str, str]:
+        """What a load of this cell will be when the installed Maru heeds only the keys that its source reads."""
+
+        def heeds(key: str) -> bool:
+            return self.build is None or self._spelt(key) in self.build.keys
+
+        chunkwise = cell.get("storage_format") == "chunkwise" and heeds("maru_use_layerwise")
+        asynchronous = cell.get("load") == "async" and heeds("maru_async_load")
+        overlap = cell.get("overlap") == "on" and asynchronous and heeds("maru_overlap_load_with_compute")
+        return {
+            "storage_format": "chunkwise" if chunkwise else "layerwise",
+            "load": "async" if asynchronous else "sync",
+            "overlap": "on" if overlap else "off",
+        }
+
+    def _services(self, pool_dir: str) -> tuple[ServiceSpec, ...]:
+        cure = "see its log; raise --pool-size's room in /dev/shm, or name a running maru-server by MARU_SERVER_URL"
+        if self.server:
+            return (
+                ServiceSpec(
+                    name=SERVER, address=self.server, probe="maru", need=self.pool_bytes,
+                    cure="start the resource manager, then maru-server, and check MARU_SERVER_URL",
+                ),
+            )  # fmt: skip
+        manager = ServiceSpec(
+            name=RESOURCE_MANAGER,
+            argv=(
+                RESOURCE_MANAGER, "-H", "127.0.0.1", "-p", f"{{{RESOURCE_MANAGER}.port}}", "-d", f"{pool_dir}/state",
+                "-l", "debug",
+            ),
+            ready=r"ready\b.*listening on",
+            useless=r"no CXL/DAX devices found",
+            dax_folder=f"{pool_dir}/pool.dax",
+            cure=cure,
+        )  # fmt: skip
+        server = ServiceSpec(
+            name=SERVER,
+            argv=(
+                SERVER, "--host", "127.0.0.1", "--port", f"{{{SERVER}.port}}", "--log-level", "INFO",
+                "--rm-address", f"{{{RESOURCE_MANAGER}.address}}",
+            ),
+            ready=r"RPC Server started on",
+            probe="maru",
+            need=self.pool_bytes,
+            cure=cure,
+        )  # fmt: skip
+        return (manager, server)
+
+    def request_params(self, cell: Cell) -> None:
+        return None
+
+    def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
+        """Whole chunks, one token held back. July holds none back, which shows only at lengths that are refused.
+        maru_kv_chunk_tokens is rounded down to whole blocks."""
+        return HitRule(granularity=max(_chunk(cell) // block_size, 1) * block_size, hold_back=1)
+
+    def step(self, cell: Cell, *, block_size: int) -> int:
+        return aligned_step(self.hit_rule(cell, block_size=block_size).granularity, block_size)
+
+
+def _chunk(cell: Cell) -> int:
+    return int(cell.get("chunk_tokens", 256) or 256)

@@ -1,0 +1,50 @@
+"""vLLM's OffloadingConnector, an asynchronous control: KV in host memory, whole blocks, stored beside the compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from e2e.base.cell import Cell
+from e2e.base.connector import ConnectorConfig, HitRule
+from e2e.connectors.steps import aligned_step
+from e2e.connectors.vllm_version import vllm_version
+
+#: Since then only prompts can be stored, not what was generated: then hits are those of the prompt alone.
+_PROMPT_ONLY_SINCE = (0, 23)
+
+
+@dataclass(frozen=True)
+class Offloading:
+    """``pool_bytes``: host memory that one engine start offloads to."""
+
+    pool_bytes: int = 4 << 30
+
+    name = "offloading"
+    axes = frozenset({"layout", "block_size", "dtype", "concurrency"})
+    engine_axes = axes
+    has_counters = False
+    longest_prompt = None
+    description = "vLLM's OffloadingConnector: an asynchronous control, on CUDA only"
+
+    def missing(self, *, device: str) -> str | None:
+        if device == "cuda":
+            return None
+        return "it runs on CUDA only; use a machine with an NVIDIA GPU, or --connector embedded or example here."
+
+    def check(self, cell: Cell) -> str | None:
+        return None
+
+    def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
+        extra: dict[str, object] = {"cpu_bytes_to_use": self.pool_bytes}
+        if (vllm_version() or _PROMPT_ONLY_SINCE) >= _PROMPT_ONLY_SINCE:
+            extra["offload_prompt_only"] = True
+        return ConnectorConfig(kv_connector="OffloadingConnector", extra=extra)
+
+    def request_params(self, cell: Cell) -> None:
+        return None
+
+    def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
+        return HitRule(granularity=block_size, hold_back=1)
+
+    def step(self, cell: Cell, *, block_size: int) -> int:
+        return aligned_step(block_size, block_size)
