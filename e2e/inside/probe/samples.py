@@ -50,8 +50,9 @@ def _rows(pages: torch.Tensor) -> torch.Tensor:
 
 
 def _strays(expected: torch.Tensor, found: torch.Tensor, paged: PagedLayer, index: torch.Tensor) -> torch.Tensor:
-    """int64 [n, 6]: rows that did not arrive and lie elsewhere in this layer, as (kv, head, slot) where expected and
-    (kv, head, slot) where found. Bytes that went to the wrong address are seen by this even if none stayed near."""
+    """int64 [n, 6]: rows that did not arrive and lie elsewhere in this layer under another head, as (kv, head, slot)
+    where expected and (kv, head, slot) where found. Bytes that went to the wrong address are seen by this even if none
+    stayed near; a copy under the same head may be an honest one, of an earlier run or of an equal token."""
     size, tokens = paged.block_size, found.shape[2]
     missing = (expected[:, :, :tokens] != found).nonzero()
     wanted = expected[:, :, :tokens][tuple(missing.T)]
@@ -66,4 +67,4 @@ def _strays(expected: torch.Tensor, found: torch.Tensor, paged: PagedLayer, inde
     there = torch.stack((flat // (heads * slots), flat // slots % heads, flat % slots), 1)
     here = missing[hit]
     slot = index.cpu()[here[:, 2] // size] * size + here[:, 2] % size
-    return torch.cat((here[:, :2], slot[:, None], there), 1)[:STRAYS]
+    return torch.cat((here[:, :2], slot[:, None], there), 1)[here[:, 1] != there[:, 1]][:STRAYS]

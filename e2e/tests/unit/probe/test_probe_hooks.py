@@ -1,0 +1,170 @@
+"""The probe around stand-ins for vLLM's runner and a connector: what is read, what was computed, what is sampled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from e2e.inside.geometry import PagedLayer
+from e2e.inside.probe import Probe
+from e2e.judge.classify import classify
+from e2e.judge.kv import Digest, Sample
+
+LAYERS, BLOCKS, HEADS, BLOCK, SIZE = 3, 32, 2, 4, 8
+NAMES = [f"model.layers.{i}.attn" for i in range(LAYERS)]
+PROMPT = list(range(100, 118))  # four whole blocks and two tokens
+
+
+class Engine:
+    """A runner whose forward writes what ``kv`` says for the tokens it computes, and a connector that loads."""
+
+    def __init__(self, *, keep_bytes: int = 1 << 20) -> None:
+        torch.manual_seed(0)
+        tensors = [torch.randn(BLOCKS, BLOCK, HEADS, 2 * SIZE).transpose(1, 2) for _ in NAMES]
+        self.layers = {name: PagedLayer.packed(tensor) for name, tensor in zip(NAMES, tensors, strict=True)}
+        self.truth = {name: torch.randn(64, 2, HEADS, SIZE) for name in NAMES}
+        self.runner = SimpleNamespace(execute_model=self.forward)
+        self.connector = SimpleNamespace(wait_for_layer_load=self.wait)
+        self.spoil = {}
+        self.probe = Probe(self.layers, keep_bytes=keep_bytes, samples=2)
+        self.probe.install(self.runner, self.connector)
+
+    def wait(self, name: str) -> None:
+        for blocks, tokens in self.loading:
+            self.write(name, blocks, 0, tokens)
+            if name in self.spoil:
+                self.spoil[name](self.layers[name].logical, blocks)
+
+    def write(self, name: str, blocks: list[int], first: int, end: int) -> None:
+        for token in range(first, end):
+            self.layers[name].logical[blocks[token // BLOCK], :, token % BLOCK] = self.truth[name][token]
+
+    def forward(self, output, intermediate=None) -> str:
+        for name in NAMES:
+            self.connector.wait_for_layer_load(name)
+            for blocks, first, end in self.computing:
+                self.write(name, blocks, first, end)
+        return "output"
+
+    def step(self, *, new=(), cached=(), finished=()) -> None:
+        """``new``: (request, blocks, computed, scheduled); ``cached``: (request, new blocks, computed, scheduled)."""
+        self.loading = [(blocks, computed) for _, blocks, computed, _ in new if computed]
+        self.computing = [(blocks, computed, computed + count) for _, blocks, computed, count in [*new, *cached]]
+        output = SimpleNamespace(
+            finished_req_ids=set(finished),
+            num_scheduled_tokens={request: count for request, _, _, count in [*new, *cached]},
+            scheduled_new_reqs=[
+                SimpleNamespace(req_id=r, prompt_token_ids=PROMPT, block_ids=(list(b),), num_computed_tokens=c)
+                for r, b, c, _ in new
+            ],
+            scheduled_cached_reqs=SimpleNamespace(
+                req_ids=[c[0] for c in cached], new_block_ids=[None for _ in cached],
+                num_computed_tokens=[c[2] for c in cached], resumed_req_ids=set(),
+            ),
+        )  # fmt: skip
+        assert self.runner.execute_model(output, None) == "output"
+
+    def digests(self, after: int = 0) -> list[Digest]:
+        found = []
+        for row in self.probe.rows(after):
+            digest = Digest.of({**row, "prompt": 0, "sample": None})
+            found.append(replace(digest, sample=Sample.of(row["sample"])) if row["sample"] else digest)
+        return found
+
+
+COLD, WARM = [3, 7, 5, 9, 11], [20, 18, 25, 19, 21]
+
+
+@pytest.fixture
+def engine() -> Engine:
+    made = Engine()
+    made.step(new=[("cold", COLD, 0, 10)])
+    made.step(cached=[("cold", COLD, 10, 8)])
+    return made
+
+
+def test_computed_is_taken_once_when_the_last_chunk_is_there(engine):
+    engine.step(cached=[("cold", COLD, 18, 1)])
+    (row,) = engine.digests()
+    assert (row.request, row.when, row.tokens, row.values.shape) == ("cold", "computed", 18, (LAYERS, 2, HEADS, 4))
+
+
+def test_an_honest_load_reads_what_was_computed(engine):
+    engine.step(new=[("warm", WARM, 16, 2)], finished=["cold"])
+    computed, read = engine.digests()
+    assert (read.request, read.when, read.tokens) == ("warm", "read", 16)
+    assert (computed.values == read.values).all()
+    assert read.sample is None
+
+
+def test_a_wrong_load_is_sampled_and_classified(engine):
+    engine.probe.note_blank()
+    engine.spoil[NAMES[1]] = lambda kv, blocks: kv[blocks[2]].copy_(kv[blocks[2]].flip(0))
+    engine.step(new=[("warm", WARM, 16, 2)])
+    computed, read = engine.digests()
+    wrong = (computed.values != read.values).nonzero()
+    assert set(wrong[0].tolist()) == {1}
+    assert set(wrong[3].tolist()) == {2}
+    assert (read.sample.layer, read.sample.block) == (1, 2)
+    pattern = classify(
+        computed.values, read.values, block_size=BLOCK, zero=read.zero, blank=read.blank, sample=read.sample
+    )
+    assert pattern.name == "kv_swapped"
+
+
+def test_a_load_that_went_elsewhere_leaves_strays(engine):
+    def astray(kv, blocks):
+        """Rows went to a block beyond the request's, heads and tokens mixed."""
+        kv[blocks[0]], kv[COLD] = 50.0, 60.0
+        kv[28, 0, 2, 0], kv[28, 0, 3, 0] = engine.truth[NAMES[0]][0, 0, 1], engine.truth[NAMES[0]][1, 0, 1]
+
+    engine.spoil[NAMES[0]] = astray
+    engine.step(new=[("warm", WARM, 16, 2)])
+    sample = engine.digests()[1].sample
+    here = [[0, 1, WARM[0] * BLOCK, 0, 0, 28 * BLOCK + 2], [0, 1, WARM[0] * BLOCK + 1, 0, 0, 28 * BLOCK + 3]]
+    assert sample.strays.tolist() == here
+
+
+def test_samples_are_bounded_and_start_anew_with_a_fetch(engine):
+    engine.spoil[NAMES[0]] = lambda kv, blocks: kv[blocks[0]].zero_()
+    for number in range(3):
+        engine.step(new=[(f"warm{number}", WARM, 16, 2)])
+    assert [row.sample is not None for row in engine.digests()] == [False, True, True, False]
+    engine.step(new=[("late", WARM, 16, 2)])
+    assert engine.digests(after=4)[-1].sample is not None
+
+
+def test_a_plant_acts_before_the_digest(engine):
+    engine.probe.plant = lambda number, layer, blocks, tokens: number == 2 and layer.logical[blocks[:1]].zero_()
+    seen = []
+    engine.probe.plant = lambda number, layer, blocks, tokens: seen.append((number, blocks.tolist(), tokens))
+    engine.step(new=[("warm", WARM, 16, 2)])
+    assert seen == [(number, WARM[:4], 16) for number in range(LAYERS)]
+
+
+def test_without_raw_kv_there_are_digests_and_no_sample():
+    engine = Engine(keep_bytes=0)
+    engine.step(new=[("cold", COLD, 0, 18)])
+    engine.spoil[NAMES[0]] = lambda kv, blocks: kv[blocks[0]].zero_()
+    engine.step(new=[("warm", WARM, 16, 2)])
+    computed, read = engine.digests()
+    assert (computed.values != read.values).any()
+    assert read.sample is None
+
+
+def test_removing_the_probe_leaves_nothing_behind():
+    class Runner:
+        def execute_model(self, output):
+            return output
+
+    runner, engine = Runner(), Engine()
+    probe = Probe(engine.layers, keep_bytes=0, samples=0)
+    assert probe.install(runner, None) == ["execute_model"]
+    assert "execute_model" in vars(runner)
+    probe.remove()
+    assert not vars(runner)
+    engine.probe.remove()
+    assert engine.runner.execute_model == engine.forward
