@@ -10,10 +10,9 @@ import requests
 
 from e2e.base.errors import EngineCrashed, EngineTimeout, UsageError
 from e2e.base.event import Record
+from e2e.stack import probe
 from e2e.stack.spec import EngineSpec
 from e2e.stack.waits import Outcome, wait
-
-_PROBE_S = 5.0
 
 
 class AttachLauncher:
@@ -58,14 +57,16 @@ class AttachedEngine:
     def _served_model(self, spec: EngineSpec) -> str:
         where = f"{self.url}/v1/models"
         try:
-            answer = requests.get(where, timeout=_PROBE_S)
+            answer = probe.get(where)
             answer.raise_for_status()
             served = answer.json()["data"][0]
             model, limit = str(served["id"]), served.get("max_model_len")
         except requests.ConnectionError as error:
             raise UsageError(f"nobody answers at {self.url}; start the engine or correct --attach.") from error
         except requests.Timeout as error:
-            raise UsageError(f"{where} did not answer within {_PROBE_S:.0f} s; is the engine busy or stuck?") from error
+            raise UsageError(
+                f"{where} did not answer within {probe.LIMIT_S:.0f} s; is the engine busy or stuck?"
+            ) from error
         except (requests.RequestException, LookupError, TypeError, ValueError) as error:
             raise UsageError(f"{self.url} is no OpenAI server: {where} answered with something else.") from error
         if limit and spec.max_model_len and limit < spec.max_model_len:
@@ -82,10 +83,7 @@ class AttachedEngine:
         self._record("engine.ready", engine=self.name, start_s=(time.monotonic_ns() - self._began_ns) / 1e9)
 
     def alive(self) -> bool:
-        try:
-            return requests.get(f"{self.url}/health", timeout=_PROBE_S).status_code == 200
-        except requests.RequestException:
-            return False
+        return probe.is_healthy(self.url)
 
     def check(self, *, settle_s: float = 0.0) -> None:
         if settle_s:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import psutil
-import requests
 
 from e2e.base.errors import EngineCrashed, EngineRefused, EngineTimeout, SettingsError
 from e2e.base.event import Record
+from e2e.stack import probe
 from e2e.stack.ledger import Ledger
 from e2e.stack.owned import ENGINE_MARK, MARK, marked
 from e2e.stack.reaper import kill, remove_segments, shared_memory_of
@@ -27,8 +27,6 @@ from e2e.stack.spec import SERVED_MODEL, EngineSpec
 from e2e.stack.waits import Outcome, wait
 
 HOST = "127.0.0.1"
-#: A request for /health may take this long before it counts as no answer. Seconds.
-_PROBE_S = 5.0
 #: Bytes of a log that are read for its cause and its tail.
 _LOG_BYTES = 4 << 20
 _PORT_TAKEN = "address already in use"
@@ -169,12 +167,7 @@ class ProcessEngine:
         return EngineRefused(text, cause=cause, log_tail=tail)
 
     def _ready(self) -> bool:
-        try:
-            if requests.get(f"{self.url}/health", timeout=_PROBE_S).status_code != 200:
-                return False
-        except requests.RequestException:
-            return False
-        return self._listens()
+        return probe.is_healthy(self.url) and self._listens()
 
     def _listens(self) -> bool:
         """Is it ours that answers there? Another server may have got the port."""

@@ -29,7 +29,10 @@ _BARE = re.compile(
     r"|.*\bSegmentation fault\b.*|.*\bBus error\b.*|.*\bout of memory\b.*|.*\bAddress already in use\b.*)$",
     re.IGNORECASE,
 )
-_DEPTH = {"worker": 2, "enginecore": 1}
+#: How near to the cause a process is that names itself so.
+_DEPTH = {"worker": 3, "enginecore": 2}
+#: One that was killed said nothing, but its parent did; an engine core that fails by itself takes its worker along.
+_VANISHED = re.compile(r"^(?:Ray)?Worker ?[Pp]roc .*died unexpectedly|^Engine core process .*died unexpectedly")
 
 
 @dataclass
@@ -43,6 +46,9 @@ def root_cause(log: str) -> str:
     """The cause as one line, ``ValueError: ...``, or an empty string when the log has none."""
     lines = [_split(line) for line in log.splitlines()]
     raised = [item for item in _chains(lines) if not _SECOND_HAND.search(item.line)]
+    for position, (_, text) in enumerate(lines):
+        if _VANISHED.match(text):
+            raised.append(_Raised(1, -position, text.strip()))
     if raised:
         return max(raised, key=lambda item: (item.depth, item.position)).line
     for _, text in reversed(lines):

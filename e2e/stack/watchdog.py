@@ -27,8 +27,9 @@ def main(path: Path) -> None:
         readable, _, _ = select.select([sys.stdin], [], [], 1.0)
         if readable and not os.read(sys.stdin.fileno(), 1):
             break
-    if run and wait(run.orphaned, limit_s=DEATH_LIMIT_S) is Outcome.READY and (latest := RunFile.read(path)):
-        reap_file(latest, path)
+    run = RunFile.read(path)  # gone when the run ended well; else up to date
+    if run and wait(run.orphaned, limit_s=DEATH_LIMIT_S) is Outcome.READY:
+        reap_file(run, path)
 
 
 if __name__ == "__main__":

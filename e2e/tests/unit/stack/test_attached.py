@@ -9,6 +9,7 @@ import pytest
 from e2e.base.errors import EngineCrashed, EngineTimeout, UsageError
 from e2e.stack.attach import AttachLauncher
 from e2e.stack.launcher import Engine, Launcher
+from e2e.stack.probe import is_loopback
 from e2e.stack.process import HeldPort
 from e2e.stack.spec import EngineSpec
 
@@ -54,6 +55,15 @@ def test_it_is_looked_at_and_left_alone(server, recorded, tail):
         assert (engine.url, engine.model) == (server.url, "org/name")
     assert engine.alive()
     assert recorded.kinds() == ["engine.start", "engine.ready", "engine.stop"]
+
+
+def test_no_proxy_stands_before_an_engine_of_this_machine(server, recorded, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    AttachLauncher(url=server.url).start(SPEC, record=recorded).wait_ready(5)
+    assert is_loopback("http://localhost:1")
+    assert is_loopback("http://[::1]:1")
+    assert not is_loopback("http://engine.example:1")
 
 
 def test_nobody_there(recorded):

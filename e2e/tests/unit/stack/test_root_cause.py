@@ -23,7 +23,7 @@ LOGS = Path(__file__).parents[2] / "recordings" / "logs"
         ("port_taken", "OSError: [Errno 98] Address already in use"),
         ("no_connector_module", "ModuleNotFoundError: No module named 'nope'"),
         ("bad_field", "ValidationError: max_num_seqs: Input should be greater than or equal to 1"),
-        ("worker_killed", "Worker proc VllmWorker-0 died unexpectedly, shutting down executor."),
+        ("worker_killed", "Worker proc VllmWorker-0 died unexpectedly (exit code: None), shutting"),
     ],
 )
 def test_real_failures(log, cause):
