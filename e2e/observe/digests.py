@@ -66,16 +66,12 @@ class DigestWindow:
         content = hashlib.blake2b(values.encode(), digest_size=12).hexdigest()
         known = content in self._known
         self._known.add(content)
-        sample = row.get("sample")
+        where = {**place, "request": request, "prompt": prompt_of(request)}
         rest = {key: value for key, value in row.items() if key not in ("id", "sample")}
-        prompt = prompt_of(request)
-        self._record(
-            "digest.taken",
-            **{**rest, **place, "request": request, "engine_request": engine_request, "prompt": prompt},
-            **{"values": None if known else values, "content": content},
-        )
-        if sample is not None:
-            self._record("digest.sample", **{**sample, **place, "request": request, "prompt": prompt})
+        rest |= {"engine_request": engine_request, "values": None if known else values, "content": content}
+        self._record("digest.taken", **{**rest, **where})
+        if row.get("sample") is not None:
+            self._record("digest.sample", **{**row["sample"], **where})
 
     def _ask(self, method: str, *args: object) -> list | None:
         try:
