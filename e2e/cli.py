@@ -17,7 +17,7 @@ from e2e.base.connector import Adapter
 from e2e.base.errors import EXIT_RIG, EXIT_USAGE, RigError, UsageError
 from e2e.connectors.table import load
 from e2e.grid.cells import Grid, engine_key, expand
-from e2e.settings import flags
+from e2e.settings import flags, words
 from e2e.settings.resolve import resolve, resolve_selection
 from e2e.settings.settings import RECORDING
 
@@ -52,6 +52,8 @@ def run(
     max_tokens: flags.MaxTokens = None,
     start_limit_s: flags.StartLimit = None,
     request_limit_s: flags.RequestLimit = None,
+    digests: flags.Digests = None,
+    prompts: flags.Prompts = None,
     launcher: flags.LaunchWith = None,
     image: flags.Image = None,
 ) -> int:
@@ -60,6 +62,35 @@ def run(
     Exit codes: 0 all pass, 1 corrupt, 2 usage, 3 inconclusive, 4 engine error, 70 the rig's own error.
     """
     settings = resolve(locals(), argv=sys.argv[1:])
+    _folders.append(settings.out)
+    from e2e.run import run as run_all
+
+    return run_all(settings)
+
+
+@app.command()
+def faults(
+    fault: flags.Faults = None,
+    rounds: flags.Rounds = None,
+    grid: flags.Grid = None,
+    cell: flags.Cells = None,
+    connector: flags.Connector = None,
+    resume: flags.Resume = False,
+    out: flags.Out = None,
+    model: flags.Model = None,
+    device: flags.Device = None,
+    attention: flags.Attention = None,
+    lengths: flags.Lengths = None,
+    prompts: flags.Prompts = None,
+    max_tokens: flags.MaxTokens = None,
+    digests: flags.Digests = None,
+) -> int:
+    """Can the rig see it? Plant faults in every cell beside clean twins, and print the scoreboard.
+
+    Exit codes: 0 every fault caught and no false alarm, 1 a fault missed or a false alarm, else as in run.
+    """
+    wanted = {**locals(), "self_test": True, "prompts": prompts or 2, "max_tokens": max_tokens or 4}
+    settings = resolve(wanted, argv=sys.argv[1:])
     _folders.append(settings.out)
     from e2e.run import run as run_all
 
@@ -91,6 +122,16 @@ def cells(
     found = expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed)
     typer.echo(cells_text(found, adapter))
     return 0 if found.cells else EXIT_USAGE
+
+
+@app.command()
+def doctor(connector_server: flags.ConnectorServer = None) -> int:
+    """Say what this machine can run, and the cure for what it can't. Exit code 0 when the default grid can run."""
+    from e2e import doctor as rooms
+
+    lines, code = rooms.doctor(maru_server=words.address(connector_server) if connector_server else None)
+    typer.echo(rooms.text(lines))
+    return code
 
 
 def cells_text(grid: Grid, adapter: Adapter) -> str:

