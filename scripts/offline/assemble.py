@@ -1,0 +1,46 @@
+"""Joins and unpacks a bundle's parts. Standard library only: it runs where nothing is installed yet.
+
+usage: assemble.py TARGET PARTS
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import sys
+import tarfile
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+
+def main(target: Path, parts: Path) -> str | None:
+    """None, or what is wrong in one sentence."""
+    manifests = sorted(parts.rglob("manifest.json"))
+    if not manifests:
+        return f"{parts} holds no part of a bundle (no manifest.json); give the folder that holds the parts."
+    manifest = json.loads(manifests[0].read_text())
+    if any(json.loads(path.read_text()) != manifest for path in manifests):
+        return f"{parts} holds parts of different bundles; keep those of one."
+    jobs = [(archive, sorted(parts.rglob(f"{archive['name']}.[0-9][0-9][0-9]"))) for archive in manifest["archives"]]
+    with ProcessPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
+        wrong = [answer for answer in pool.map(_unpack, [(*job, str(target)) for job in jobs]) if answer]
+    if wrong:
+        return f"{wrong[0]} ({len(manifests)} of {manifest['parts']} parts are there)"
+    print(f"assembled {len(jobs)} archives of {manifest['parts']} parts into {target}")
+    return None
+
+
+def _unpack(job) -> str | None:
+    archive, pieces, target = job
+    data = b"".join(path.read_bytes() for path in pieces)
+    if len(data) != archive["bytes"] or hashlib.sha256(data).hexdigest() != archive["sha256"]:
+        return f"archive {archive['name']} has {len(data)} of {archive['bytes']} bytes, or wrong ones; bring all parts."
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:xz") as tar:
+        tar.extractall(Path(target) / archive["root"], filter="data")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
