@@ -134,6 +134,16 @@ def doctor(connector_server: flags.ConnectorServer = None) -> int:
     return code
 
 
+@app.command()
+def night(folder: flags.NightFolder, history: flags.History = None) -> int:
+    """Close a night of scripts/nightly: summary.md, issue.md, junit.xml, compared with earlier good nights."""
+    from e2e.report.nightly_files import close_night
+
+    code, summary = close_night(folder, history=history)
+    typer.echo(summary)
+    return code
+
+
 def cells_text(grid: Grid, adapter: Adapter) -> str:
     """One line a cell: id, engine key; then what collapsed and what is invalid."""
     rows = [("CELL", "ENGINE KEY"), *((cell.id, engine_key(cell, adapter)) for cell in grid.cells)]

@@ -64,11 +64,22 @@ StartLimit = Annotated[
 RequestLimit = Annotated[
     float | None, typer.Option("--request-limit-s", help="Longest request in seconds [default: 120].", metavar="S")
 ]
-LaunchWith = Annotated[
-    str | None, typer.Option("--launcher", help="process (default) or docker.", metavar="LAUNCHER")
-]
+LaunchWith = Annotated[str | None, typer.Option("--launcher", help="process (default) or docker.", metavar="LAUNCHER")]
 Image = Annotated[
     str | None,
     typer.Option(help=f"Engine image of --launcher docker [default: {ENGINE_IMAGE}].", metavar="NAME"),
 ]
+Digests = Annotated[
+    bool | None,
+    typer.Option("--digests/--no-digests", help="Hash KV in the engine [default: on].", show_default=False),
+]
+Prompts = Annotated[int | None, typer.Option(help="How many prompt lengths to solve.", metavar="N")]
+Faults = Annotated[
+    list[str] | None, typer.Option("--fault", help="A fault to plant; several add up. All by default.", metavar="NAME")
+]
+Rounds = Annotated[int | None, typer.Option(help="How often each clean cell is replayed [default: 1].", metavar="N")]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
+NightFolder = Annotated[Path, typer.Argument(help="Folder of a night of scripts/nightly.", metavar="DIR")]
+History = Annotated[
+    Path | None, typer.Option(help="Folder of earlier nights [default: the one that DIR lies in].", metavar="DIR")
+]

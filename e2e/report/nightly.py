@@ -1,0 +1,211 @@
+"""One night: its steps and reports become a verdict, a summary, an issue's text and JUnit, beside earlier good nights.
+
+A night is a folder: ``steps.tsv`` (name, exit code, seconds, command; written by scripts/nightly as steps end) and a
+folder per step with what it left. ``night.json`` is what a later night compares with. A rig that failed its self-test
+is blind: it may find corruption, but nothing makes such a night green. Time to first token is compared, never a gate.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+from e2e.base.errors import (
+    EXIT_CORRUPT,
+    EXIT_ENGINE,
+    EXIT_INCONCLUSIVE,
+    EXIT_PASS,
+    EXIT_RIG,
+    EXIT_USAGE,
+    UsageError,
+)
+
+SCHEMA = "maru-e2e/night/1"
+SELF_TEST, GRID = "selftest", "grid"
+#: Their exit code says nothing about the connector: what the machine lacks, and whether a change is worth it.
+NO_GATE = ("doctor", "gain")
+#: Worst first. timeout(1) gives 124, or 137 when it had to kill; both are an engine that hangs.
+_ORDER = (EXIT_CORRUPT, EXIT_ENGINE, EXIT_RIG, EXIT_USAGE, EXIT_INCONCLUSIVE)
+_HUNG = (124, 137)
+#: A change of TTFT must leave three robust standard deviations of earlier nights behind, and this share of the median.
+_SIGMAS, _LEAST_SHARE, _LEAST_NIGHTS, _MOST_NIGHTS = 3 * 1.4826, 0.05, 3, 14
+
+
+@dataclass(frozen=True)
+class Step:
+    """``seconds`` of wall time. ``code``: exit code of ``command``."""
+
+    name: str
+    code: int
+    seconds: float
+    command: str = ""
+
+    @property
+    def gates(self) -> bool:
+        return self.name.partition("-")[0] not in NO_GATE
+
+    @property
+    def verdict(self) -> int:
+        """The code as the contract knows it: anything unknown is the rig's own failure."""
+        if self.code in _HUNG:
+            return EXIT_ENGINE
+        return self.code if self.code in (EXIT_PASS, *_ORDER) else EXIT_RIG
+
+
+@dataclass(frozen=True)
+class CellFigures:
+    """One cell of one night. ``hits``: external tokens as the engine counted them. Seconds, summed over prompts."""
+
+    verdict: str
+    reason: str | None
+    hits: int | None
+    cold_s: float | None
+    external_s: float | None
+
+
+@dataclass(frozen=True)
+class Night:
+    """``cells``: "<step>/<cell id>" -> figures. ``machine``: what must be equal before times are compared."""
+
+    name: str
+    steps: tuple[Step, ...]
+    cells: Mapping[str, CellFigures]
+    machine: str = ""
+
+    @property
+    def code(self) -> int:
+        """Of the gate: the worst step, and never 0 without a self-test and a grid that passed."""
+        found = {step.verdict for step in self.steps if step.gates} - {EXIT_PASS}
+        passed = {step.name.partition("-")[0] for step in self.steps if step.code == EXIT_PASS}
+        if not {SELF_TEST, GRID} <= passed:
+            found.add(EXIT_INCONCLUSIVE)
+        # a missed fault is no corruption of the connector's: it makes the night blind
+        blind = [step for step in self.steps if step.name == SELF_TEST and step.verdict == EXIT_CORRUPT]
+        others = [step for step in self.steps if step.gates and step.name != SELF_TEST]
+        if blind and all(step.verdict != EXIT_CORRUPT for step in others):
+            found.discard(EXIT_CORRUPT)
+        return next((code for code in _ORDER if code in found), EXIT_PASS)
+
+    @property
+    def good(self) -> bool:
+        return self.code == EXIT_PASS
+
+
+@dataclass(frozen=True)
+class Change:
+    """``kind``: "new corruption", "not run", "hits", "TTFT". ``worse``: for the reader's eye."""
+
+    kind: str
+    cell: str
+    text: str
+    worse: bool = True
+
+
+def read_night(folder: Path) -> tuple[Night, dict[str, dict]]:
+    """A night as its steps left it, and the reports of its grids by step. Raises UsageError when there are no steps."""
+    try:
+        rows = (folder / "steps.tsv").read_text(encoding="utf-8").splitlines()
+        fields = [row.split("\t") for row in rows if row.strip()]
+        steps = tuple(Step(f[0], int(f[1]), float(f[2]), f[3] if len(f) > 3 else "") for f in fields)
+    except (OSError, ValueError, IndexError) as error:
+        raise UsageError(
+            f"{folder} holds no readable steps.tsv; give the folder of a night of scripts/nightly."
+        ) from error
+    reports = {}
+    for step in steps:
+        path = folder / step.name / "report.json"
+        if step.name.partition("-")[0] == GRID and path.is_file():
+            try:
+                reports[step.name] = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise UsageError(f"{path} is no JSON; judge the step's folder again.") from error
+    cells = {f"{step}/{cell['id']}": _figures(cell) for step, report in reports.items() for cell in report["cells"]}
+    return Night(folder.name, steps, cells, _machine(reports)), reports
+
+
+def _figures(cell: Mapping) -> CellFigures:
+    ttft = cell["ttft"]
+    return CellFigures(cell["verdict"], cell["reason"], cell["hits"]["engine"], ttft["cold_s"], ttft["external_s"])
+
+
+def _machine(reports: Mapping[str, Mapping]) -> str:
+    """Processor, cores, GPU, versions: times of nights that differ in these tell nothing of the connector."""
+    parts: set[str] = set()
+    for report in reports.values():
+        machine = report["run"].get("machine") or {}
+        parts |= {f"{name}={machine.get(name)}" for name in ("processor", "cores")}
+        parts |= {f"gpu={cell['effective']['gpu']}" for cell in report["cells"] if cell["effective"].get("gpu")}
+        parts |= {f"{k}={v}" for engine in report["engines"] for k, v in (engine.get("versions") or {}).items()}
+    return " ".join(sorted(parts))
+
+
+def as_json(night: Night) -> dict[str, object]:
+    return {"schema": SCHEMA, "good": night.good, "code": night.code, **asdict(night)}
+
+
+def read_history(folder: Path, *, before: str) -> list[Night]:
+    """Good nights beside this one, newest first. What is no night, or broken, is left out."""
+    found = []
+    for path in sorted(folder.glob("*/night.json"), reverse=True):
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            if data["schema"] != SCHEMA or not data["good"] or path.parent.name >= before:
+                continue
+            steps = tuple(Step(**step) for step in data["steps"])
+            cells = {name: CellFigures(**cell) for name, cell in data["cells"].items()}
+            found.append(Night(path.parent.name, steps, cells, data["machine"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+def compare(tonight: Night, history: Sequence[Night]) -> list[Change]:
+    """``history``: good nights, newest first; the newest is compared with, all of them make the noise of times."""
+    if not history:
+        wrong = [(cell, figures) for cell, figures in tonight.cells.items() if figures.verdict == "corrupt"]
+        return [Change("new corruption", cell, f"is corrupt ({figures.reason})") for cell, figures in wrong]
+    last = history[0]
+    changes: list[Change] = []
+    for cell, now in tonight.cells.items():
+        before = last.cells.get(cell)
+        changes.extend(_verdicts(cell, now, before))
+        if before is not None and now.hits is not None and before.hits is not None and now.hits != before.hits:
+            text = f"{now.hits} external tokens, {before.hits} on {last.name}"
+            changes.append(Change("hits", cell, text, worse=now.hits < before.hits))
+        if now.verdict == "pass":
+            changes.extend(_times(cell, now, tonight.machine, history))
+    lost = [cell for cell in last.cells if cell not in tonight.cells]
+    return [*changes, *(Change("not run", cell, f"passed on {last.name}, was not run tonight") for cell in lost)]
+
+
+def _verdicts(cell: str, now: CellFigures, before: CellFigures | None) -> Iterator[Change]:
+    if now.verdict == "corrupt":
+        then = "was not run in the last good night" if before is None else f"was {before.verdict}"
+        yield Change("new corruption", cell, f"is corrupt ({now.reason}), {then}")
+
+
+def _times(cell: str, now: CellFigures, machine: str, history: Sequence[Night]) -> Iterator[Change]:
+    nights = [night for night in history if night.machine == machine][:_MOST_NIGHTS]
+    for name, value in (("cold", now.cold_s), ("external", now.external_s)):
+        past = [getattr(n.cells[cell], f"{name}_s") for n in nights if cell in n.cells]
+        past = [seconds for seconds in past if seconds is not None]
+        if value is None or len(past) < _LEAST_NIGHTS:
+            continue
+        usual = median(past)
+        noise = max(_SIGMAS * median(abs(p - usual) for p in past), _LEAST_SHARE * usual)
+        if abs(value - usual) > noise:
+            text = (
+                f"{name} TTFT {value:.3f} s, usually {usual:.3f} s +- {noise:.3f} s "
+                f"({(value / usual - 1):+.0%}, {len(past)} nights)"
+            )
+            yield Change("TTFT", cell, text, worse=value > usual)
+
+
+def gate(tonight: Night, changes: Sequence[Change]) -> int:
+    """The night's exit code: a green one becomes inconclusive when a cell is missing or serves less than it did."""
+    if tonight.code == EXIT_PASS and any(c.kind == "not run" or (c.kind == "hits" and c.worse) for c in changes):
+        return EXIT_INCONCLUSIVE
+    return tonight.code

@@ -1,0 +1,152 @@
+"""What a night leaves: summary.md, issue.md when something is corrupt, junit.xml, and night.json for later nights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import junitparser
+
+from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE, UsageError
+from e2e.report.files import put
+from e2e.report.nightly import SELF_TEST, Change, Night, Step, as_json, compare, gate, read_history, read_night
+
+_WORDS = {
+    EXIT_PASS: "good", EXIT_CORRUPT: "corrupt", EXIT_INCONCLUSIVE: "inconclusive", EXIT_ENGINE: "engine error",
+    EXIT_USAGE: "could not run",
+}  # fmt: skip
+
+
+def close_night(folder: Path, *, history: Path | None = None) -> tuple[int, str]:
+    """Judges the night in ``folder`` against the good ones beside it (or in ``history``), writes its files, returns the
+    exit code of the gate and the summary."""
+    folder = folder.resolve()
+    night, reports = read_night(folder)
+    earlier = read_history(history or folder.parent, before=folder.name)
+    changes = compare(night, earlier)
+    code = gate(night, changes)
+    summary = summary_text(night, reports, changes, earlier, code)
+    put(folder / "summary.md", summary)
+    put(folder / "night.json", json.dumps({**as_json(night), "code": code, "good": code == EXIT_PASS}, indent=1) + "\n")
+    issue = issue_text(night, reports, changes)
+    if issue:
+        put(folder / "issue.md", issue)
+    _junit(folder, night, changes)
+    return code, summary
+
+
+def word(code: int) -> str:
+    return _WORDS.get(code, "the rig failed")
+
+
+def summary_text(
+    night: Night, reports: Mapping[str, Mapping], changes: Sequence[Change], earlier: Sequence[Night], code: int
+) -> str:
+    lines = [f"# {word(code)}: night {night.name}", ""]
+    blind = blindness(night)
+    if blind:
+        lines += [f"**{blind}**", ""]
+    lines += ["| step | exit code | meaning | seconds |", "|---|---|---|---|"]
+    lines += [f"| {s.name} | {s.code} | {_meaning(s)} | {s.seconds:.0f} |" for s in night.steps]
+    for step, report in reports.items():
+        counts = report["summary"]
+        lines += ["", f"## {step}: {counts['pass']} of {counts['cells']} pass", ""]
+        lines += ["| cell | verdict | hits | TTFT cold | external | speed-up |", "|---|---|---|---|---|---|"]
+        lines += [_row(cell) for cell in report["cells"]]
+    against = f"the last good night, {earlier[0].name}" if earlier else "no earlier good night"
+    lines += ["", f"## Compared with {against}", ""]
+    lines += [f"- {'worse' if c.worse else 'better'}: {c.kind}: {c.cell}: {c.text}" for c in changes] or ["No change."]
+    if 0 < len(earlier) < 3:
+        lines += ["", "Times are compared once there are three good nights to tell their noise."]
+    return "\n".join(lines) + "\n"
+
+
+def blindness(night: Night) -> str:
+    """Why nothing green would count tonight, or an empty string."""
+    tests = [step for step in night.steps if step.name == SELF_TEST]
+    if not tests:
+        return "The self-test was not run: nobody knows whether the rig could see anything tonight."
+    if tests[0].code != EXIT_PASS:
+        return f"The self-test failed (exit code {tests[0].code}): the rig is blind to something, so nothing is green."
+    return ""
+
+
+def _meaning(step: Step) -> str:
+    if step.code == EXIT_PASS:
+        return "passed"
+    return word(step.verdict) if step.gates else f"{word(step.verdict)} (no gate)"
+
+
+def _row(cell: Mapping) -> str:
+    ttft = cell["ttft"]
+    times = [f"{value:.2f} s" if value is not None else "-" for value in (ttft["cold_s"], ttft["external_s"])]
+    speedup = f"{ttft['speedup']:.2f}x" if ttft["speedup"] is not None else "-"
+    verdict = cell["verdict"] + (f": {cell['reason']}" if cell["reason"] else "")
+    hits = "-" if cell["hits"]["engine"] is None else cell["hits"]["engine"]
+    return f"| {cell['id']} | {verdict} | {hits} | {times[0]} | {times[1]} | {speedup} |"
+
+
+def issue_text(night: Night, reports: Mapping[str, Mapping], changes: Sequence[Change]) -> str:
+    """Ready to be pasted: the first line is the title. Empty when nothing is corrupt."""
+    wrong = [(step, cell) for step, rep in reports.items() for cell in rep["cells"] if cell["verdict"] == "corrupt"]
+    if not wrong:
+        return ""
+    adapters = sorted({cell["adapter"] for _, cell in wrong})
+    known = {change.cell: change.text for change in changes if change.kind == "new corruption"}
+    lines = [f"KV corruption with {', '.join(adapters)}: {_cells(len(wrong))} in the night of {night.name}", ""]
+    lines += ["Cached reruns did not reproduce what the engine computes without the connector.", ""]
+    for step, cell in wrong:
+        lines += [f"### {cell['id']}", "", "It " + known.get(f"{step}/{cell['id']}", "is corrupt") + ".", ""]
+        claimed = cell["ttft"].get("claimed_speedup")
+        if claimed:
+            lines += [f"Fast but wrong: a speed-up of {claimed:.2f}x would have been claimed.", ""]
+        lines += [f"- {finding['sentence']}" for finding in cell["findings"]]
+        build = cell["effective"].get("connector_build")
+        if build:
+            lines += ["", "Connector: " + ", ".join(f"{key} {value}" for key, value in build.items())]
+        lines += ["", "Reproduce:", "", f"    {cell['reproduce']}", ""]
+    versions = {
+        f"{key} {value}"
+        for rep in reports.values()
+        for e in rep["engines"]
+        for key, value in (e["versions"] or {}).items()
+    }
+    lines += [
+        f"Versions: {', '.join(sorted(versions)) or 'unknown'}",
+        "",
+        f"Recordings: artifact of night {night.name}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(number: int) -> str:
+    return "1 cell" if number == 1 else f"{number} cells"
+
+
+def _junit(folder: Path, night: Night, changes: Sequence[Change]) -> None:
+    """The grids' JUnit files together, and one case per step and per change for the worse."""
+    whole = junitparser.JUnitXml()
+    for step in night.steps:
+        path = folder / step.name / "junit.xml"
+        if path.is_file() and step.name != SELF_TEST:
+            try:
+                whole += junitparser.JUnitXml.fromfile(str(path))
+            except junitparser.JUnitXmlError as error:
+                raise UsageError(f"{path} is no JUnit file; judge the step's folder again.") from error
+    suite = junitparser.TestSuite("nightly")
+    for step in night.steps:
+        case = junitparser.TestCase(step.name, "nightly.steps", step.seconds)
+        if step.code != EXIT_PASS and step.gates:
+            case.result = [junitparser.Failure(f"exit code {step.code}: {word(step.verdict)}")]
+        suite.add_testcase(case)
+    for change in changes:
+        case = junitparser.TestCase(f"{change.kind}: {change.cell}", "nightly.changes", 0)
+        if change.worse and change.kind != "TTFT":
+            case.result = [junitparser.Failure(change.text)]
+        elif change.worse:
+            case.system_out = change.text
+        suite.add_testcase(case)
+    whole.add_testsuite(suite)
+    whole.update_statistics()
+    whole.write(str(folder / "junit.xml"), pretty=True)

@@ -1,0 +1,166 @@
+"""Nights that are written down as folders: what gates, what is compared, what is left for people."""
+
+import json
+import xml.etree.ElementTree as xml
+from dataclasses import replace
+
+import pytest
+
+from e2e.base.errors import UsageError
+from e2e.report.nightly import CellFigures, Night, Step, compare, gate, read_history
+from e2e.report.nightly_files import close_night
+
+STEPS = (("doctor", 2), ("selftest", 0), ("grid-embedded-default", 0), ("placement", 0), ("gain", 3))
+
+
+def cell(name="NHD-chunkwise", verdict="pass", hits=4608, external=0.5, **more):
+    reason = None if verdict == "pass" else "logprobs differ"
+    return {
+        "id": name, "verdict": verdict, "reason": reason, "adapter": "embedded", "effective": {"gpu": "H200"},
+        "hits": {"predicted": hits, "engine": hits, "connector": hits},
+        "ttft": {"cold_s": 2.0, "external_s": external, "speedup": 4.0 if verdict == "pass" else None,
+                 "claimed_speedup": 4.0 if verdict == "corrupt" else None},
+        "findings": [] if verdict == "pass" else [{"sentence": "Same tokens, but other logprobs."}],
+        "reproduce": f"./scripts/canary --cell {name}", **more,
+    }  # fmt: skip
+
+
+def write(root, name, *, cells=None, steps=STEPS, machine="x86"):
+    folder = root / name
+    cells = [cell()] if cells is None else cells
+    grid = folder / "grid-embedded-default"
+    grid.mkdir(parents=True)
+    passed = sum(c["verdict"] == "pass" for c in cells)
+    report = {
+        "run": {"machine": {"processor": machine, "cores": 2}}, "cells": cells,
+        "engines": [{"versions": {"vllm": "0.32.0"}}], "summary": {"pass": passed, "cells": len(cells)},
+    }  # fmt: skip
+    (grid / "report.json").write_text(json.dumps(report))
+    (grid / "junit.xml").write_text('<testsuites><testsuite name="grid"><testcase name="c"/></testsuite></testsuites>')
+    (folder / "steps.tsv").write_text("".join(f"{step}\t{code}\t12\tcmd\n" for step, code in steps))
+    return folder
+
+
+def codes(**changes):
+    return tuple({**dict(STEPS), **changes}.items())
+
+
+def test_a_good_night_is_green_whatever_doctor_and_gain_say(tmp_path):
+    code, summary = close_night(write(tmp_path, "20260101T020000Z"))
+    assert code == 0
+    assert summary.startswith("# good: night 20260101T020000Z")
+    assert json.loads((tmp_path / "20260101T020000Z" / "night.json").read_text())["good"] is True
+    assert not (tmp_path / "20260101T020000Z" / "issue.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"selftest": 1}, 3),
+        ({"selftest": 3}, 3),
+        ({"selftest": 124}, 4),
+        ({"grid-embedded-default": 1}, 1),
+        ({"grid-embedded-default": 1, "selftest": 1}, 1),
+        ({"grid-embedded-default": 3, "placement": 4}, 4),
+        ({"grid-embedded-default": 137}, 4),
+        ({"grid-embedded-default": 2}, 2),
+        ({"placement": 1}, 1),
+        ({"placement": 99}, 70),
+        ({"gain": 1, "doctor": 70}, 0),
+    ],
+)
+def test_worst_step_gates_and_a_missed_fault_is_blindness_not_corruption(tmp_path, changes, code):
+    found, summary = close_night(write(tmp_path, "n", steps=codes(**changes)))
+    assert found == code
+    assert ("blind" in summary) == (changes.get("selftest", 0) != 0)
+
+
+@pytest.mark.parametrize("missing", ["selftest", "grid-embedded-default"])
+def test_without_self_test_or_grid_nothing_is_green(tmp_path, missing):
+    code, _ = close_night(write(tmp_path, "n", steps=tuple(step for step in STEPS if step[0] != missing)))
+    assert code == 3
+
+
+def test_new_corruption_makes_an_issue_that_can_be_pasted(tmp_path):
+    close_night(write(tmp_path, "20260101T020000Z", cells=[cell(), cell("HND-layerwise")]))
+    wrong = [cell(), cell("HND-layerwise", verdict="corrupt")]
+    steps = codes(**{"grid-embedded-default": 1})
+    code, summary = close_night(write(tmp_path, "20260102T020000Z", cells=wrong, steps=steps))
+    assert code == 1
+    assert "new corruption: grid-embedded-default/HND-layerwise" in summary
+    issue = (tmp_path / "20260102T020000Z" / "issue.md").read_text()
+    assert issue.splitlines()[0] == "KV corruption with embedded: 1 cell in the night of 20260102T020000Z"
+    for part in ("Fast but wrong: a speed-up of 4.00x", "other logprobs", "./scripts/canary --cell HND-layerwise"):
+        assert part in issue
+    assert "### NHD-chunkwise" not in issue
+
+
+def test_only_good_and_earlier_nights_are_history(tmp_path):
+    for name, steps in (("1", STEPS), ("2", codes(selftest=1)), ("3", STEPS), ("5", STEPS)):
+        close_night(write(tmp_path, name, steps=steps))
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "night.json").write_text("{torn")
+    assert [night.name for night in read_history(tmp_path, before="4")] == ["3", "1"]
+
+
+def night(name="n", machine="m", **figures):
+    usual = {"verdict": "pass", "reason": None, "hits": 100, "cold_s": 2.0, "external_s": 0.5}
+    steps = (Step("selftest", 0, 1), Step("grid-x", 0, 1))
+    return Night(name, steps, {"grid-x/c": CellFigures(**{**usual, **figures})}, machine)
+
+
+def kinds(changes):
+    return [(change.kind, change.worse) for change in changes]
+
+
+def test_fewer_hits_make_a_green_night_inconclusive_and_more_do_not():
+    fewer, more = night(hits=50), night(hits=150)
+    assert kinds(compare(fewer, [night()])) == [("hits", True)]
+    assert gate(fewer, compare(fewer, [night()])) == 3
+    assert kinds(compare(more, [night()])) == [("hits", False)]
+    assert gate(more, compare(more, [night()])) == 0
+
+
+def test_a_cell_that_is_gone_is_said():
+    gone = replace(night(), cells={})
+    assert kinds(compare(gone, [night()])) == [("not run", True)]
+    assert gate(gone, compare(gone, [night()])) == 3
+
+
+def test_times_are_compared_beyond_the_noise_of_three_nights_and_never_gate():
+    past = [night(external_s=s) for s in (0.50, 0.51, 0.49)]
+    slow = night(external_s=0.9)
+    assert kinds(compare(slow, past)) == [("TTFT", True)]
+    assert gate(slow, compare(slow, past)) == 0
+    assert compare(night(external_s=0.52), past) == []
+    assert compare(slow, past[:2]) == []
+    assert kinds(compare(night(external_s=0.2), past)) == [("TTFT", False)]
+
+
+def test_noisy_nights_widen_the_noise():
+    past = [night(external_s=s) for s in (0.3, 0.5, 0.7, 0.4, 0.6)]
+    assert compare(night(external_s=0.9), past) == []
+
+
+def test_times_of_another_machine_and_of_wrong_answers_tell_nothing():
+    past = [night(machine="other") for _ in range(5)]
+    assert compare(night(external_s=5.0), past) == []
+    wrong = compare(night(external_s=0.01, verdict="corrupt"), [night() for _ in range(5)])
+    assert kinds(wrong) == [("new corruption", True)]
+
+
+def test_junit_holds_grids_steps_and_changes(tmp_path):
+    close_night(write(tmp_path, "1"))
+    close_night(write(tmp_path, "2", cells=[cell(hits=10)], steps=codes(selftest=3)))
+    root = xml.parse(tmp_path / "2" / "junit.xml").getroot()
+    assert [suite.get("name") for suite in root.iter("testsuite")] == ["grid", "nightly"]
+    failed = [case.get("name") for case in root.iter("testcase") if case.find("failure") is not None]
+    assert failed == ["selftest", "hits: grid-embedded-default/NHD-chunkwise"]
+
+
+@pytest.mark.parametrize("content", [None, "grid\tx\t1\n", "grid\n"])
+def test_a_folder_that_is_no_night(tmp_path, content):
+    if content is not None:
+        (tmp_path / "steps.tsv").write_text(content)
+    with pytest.raises(UsageError, match=r"steps.tsv; give the folder"):
+        close_night(tmp_path)

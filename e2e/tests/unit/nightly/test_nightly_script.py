@@ -1,0 +1,89 @@
+"""scripts/nightly itself, in a clone whose rig is a stand-in: order, exit codes, what is kept, one night at a time."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[4]
+RIG = r"""#!/usr/bin/env bash
+echo "$@" >>"$CALLS"
+[[ "${2:-}" == --help ]] && exit 0
+if [[ "$1" == night ]]; then
+    cp "$2/steps.tsv" "$CALLS.steps"; echo "# summary" >"$2/summary.md"; echo {} >"$2/night.json"
+    exit "${NIGHT_CODE:-0}"
+fi
+[[ "$1" == faults ]] && exit "${FAULTS_CODE:-0}"
+exit 0
+"""
+
+
+@pytest.fixture
+def clone(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "nightly", tmp_path / "scripts")
+    for path, text in ((".venv/bin/maru-e2e", RIG), ("scripts/setup", "#!/bin/sh\n")):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+        (tmp_path / path).chmod(0o755)
+    return tmp_path
+
+
+def run(clone, *words, **env):
+    environ = {**os.environ, "CALLS": str(clone / "calls"), "CONNECTORS": "embedded example.toml", **env}
+    return subprocess.run(
+        [clone / "scripts" / "nightly", *words], env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_self_test_first_then_every_grid_then_the_gates_code(clone):
+    done = run(clone, "--max-tokens", "4", NIGHT_CODE="3", FAULTS_CODE="1", GITHUB_STEP_SUMMARY=str(clone / "summary"))
+    assert done.returncode == 3
+    rows = [line.split("\t") for line in (clone / "calls.steps").read_text().splitlines()]
+    names = [row[0] for row in rows if row[0] not in ("placement", "gain")]
+    assert names == ["setup", "doctor", "selftest", "grid-embedded-default", "grid-example-default"]
+    assert {row[0]: row[1] for row in rows}["selftest"] == "1"
+    assert "--connector example.toml --grid default" in rows[4][3]
+    assert rows[4][3].endswith("--max-tokens 4")
+    assert (clone / "summary").read_text() == "# summary\n"
+
+
+def test_old_nights_go_and_strangers_folders_stay(clone):
+    for name in ("20200101T000000Z", "20200102T000000Z", "mine"):
+        (clone / "nights" / name).mkdir(parents=True)
+        (clone / "nights" / name / "night.json").write_text("{}")
+    (clone / "nights" / "20190101T000000Z").mkdir()
+    assert run(clone, KEEP="2").returncode == 0
+    left = sorted(path.name for path in (clone / "nights").iterdir() if path.is_dir())
+    assert "20200101T000000Z" not in left
+    assert {"20190101T000000Z", "20200102T000000Z", "mine"} <= set(left)
+
+
+def test_one_night_at_a_time(clone):
+    (clone / "nights").mkdir()
+    with (clone / "nights" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = run(clone)
+    assert done.returncode == 2
+    assert "another night is going on" in done.stderr
+
+
+def test_a_step_that_hangs_is_ended(clone):
+    (clone / "scripts" / "setup").write_text("#!/bin/sh\nexec sleep 30\n")
+    done = run(clone, STEP_LIMIT_S="1")
+    assert done.returncode == 0
+    assert (clone / "calls.steps").read_text().startswith("setup\t124\t")
+
+
+@pytest.mark.parametrize("requirement", ["", "maru", "maru==0.2.0", "Maru >= 1"])
+def test_foreign_package_of_the_same_name_is_never_installed(requirement):
+    done = subprocess.run(
+        [ROOT / "scripts" / "maru"], env={**os.environ, "MARU_REQUIREMENT": requirement}, capture_output=True,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("maru: ")
+    assert "wheel" in done.stderr
