@@ -13,6 +13,7 @@ import vllm
 from e2e.inside import faults, runtime
 from e2e.inside.faults.plant import Plant
 from e2e.inside.probe import Probe, hashing
+from e2e.inside.profile import LaunchCounter
 from e2e.inside.worker_side import layer_number
 
 #: Overwritten blocks get values of this size: finite in every dtype but fp8, and far from any real key or value.
@@ -99,6 +100,17 @@ class RigExtension:
         probe = self._rig_hooked()
         rows, cost = ([], 0.0) if probe is None else (probe.rows(after), probe.cost_s)
         return {"rows": rows, "fired": dict(getattr(self, "_rig_fired", {})), "cost_s": cost}
+
+    def rig_profile(self, on: bool) -> dict[str, object]:
+        """Starts to count launches, or stops and tells them, see profile.py. Not while requests are timed."""
+        counter = getattr(self, "_rig_counter", None)
+        self._rig_counter = None
+        told = {"on": on} if counter is None else counter.stop()
+        if not on:
+            return told
+        worker = getattr(self._rig_connector(), "_worker", None)
+        self._rig_counter = LaunchCounter(getattr(worker, "_loader", None))
+        return {"on": True}
 
     def rig_plant(self, fault: str | None) -> dict[str, object]:
         """From now on spoils what any connector has loaded, right before each layer reads it; None: no more. Strikes

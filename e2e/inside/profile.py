@@ -1,0 +1,112 @@
+"""Counts launches: what torch's profiler saw between start and stop, in all and inside the placement of loads.
+
+On CUDA a launch is a kernel, a copy or a fill on the device; on a CPU, where nothing is launched, an ATen operation
+that no other one called. Profiling slows requests down, so profiled requests are never timed ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, record_function
+
+#: Range around every placement call.
+PLACE = "rig.place"
+#: Names kept per table; the rest is summed under "other".
+NAMES_KEPT = 40
+
+
+class LaunchCounter:
+    """From construction to ``stop``. ``loader``: the embedded connector's, whose placement calls get a range, or None:
+    then only totals are counted."""
+
+    def __init__(self, loader: object | None) -> None:
+        self._loader = loader
+        self._cuda = torch.cuda.is_available()
+        self._calls = 0
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._cuda else [])]
+        self._profile = profile(activities=activities, experimental_config=_all_threads())
+        if loader is not None:
+            self._place = loader._place
+            loader._place = self._ranged
+        self._profile.start()
+
+    def _ranged(self, *args):
+        self._calls += 1
+        with record_function(PLACE):
+            return self._place(*args)
+
+    def stop(self) -> dict[str, object]:
+        """{"device": "cuda"|"cpu", "launches": {name: count} in all, "placement": None without a loader, else {"calls",
+        "launches": {name: count}, "device_us": time on the GPU in microseconds, None on a CPU}}.
+
+        A kernel belongs to a placement when the profiler ties it to an operation, or a launch call, inside the range.
+        """
+        if self._loader is not None:
+            self._loader._place = self._place
+        if self._cuda:
+            torch.cuda.synchronize()
+        self._profile.stop()
+        events = list(self._profile.events())
+        every = _on_device(events) if self._cuda else _operations(events)
+        found: dict[str, object] = {"device": "cuda" if self._cuda else "cpu", "launches": _short(every)}
+        found["placement"] = self._placement(events) if self._loader is not None else None
+        return found
+
+    def _placement(self, events: Iterable) -> dict[str, object]:
+        inside = [event for event in events if event.name == PLACE and event.device_type == DeviceType.CPU]
+        if not self._cuda:
+            names = Counter(event.name for each in inside for event in _tree(each) if _operation(event))
+            return {"calls": self._calls, "launches": _short(names), "device_us": None}
+        kernels = [kernel for each in inside for event in _tree(each) for kernel in event.kernels]
+        kernels = [kernel for kernel in kernels if not kernel.name.startswith(PLACE)]
+        names = Counter(kernel.name for kernel in kernels)
+        return {"calls": self._calls, "launches": _short(names), "device_us": sum(each.duration for each in kernels)}
+
+
+def _all_threads():
+    """The loader is a thread of its own; torch before 2.7 or so profiles the calling thread only."""
+    try:
+        return torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    except TypeError:
+        return None
+
+
+def _tree(event) -> Iterable:
+    """The event and all below it, on the host's side."""
+    waiting = [event]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting += one.cpu_children
+
+
+def _operation(event) -> bool:
+    caller = event.cpu_parent
+    return event.name.startswith("aten::") and not (caller and caller.name.startswith("aten::"))
+
+
+def _operations(events: Iterable) -> Counter[str]:
+    return Counter(event.name for event in events if event.device_type == DeviceType.CPU and _operation(event))
+
+
+def _on_device(events: Iterable) -> Counter[str]:
+    """Device activities; ranges that the profiler mirrors onto the device are none."""
+    return Counter(
+        event.name
+        for event in events
+        if event.device_type == DeviceType.CUDA
+        and not getattr(event, "is_user_annotation", False)
+        and event.name != PLACE
+    )
+
+
+def _short(counts: Mapping[str, int]) -> dict[str, int]:
+    """The most frequent names, cut to a readable length; the sum is kept."""
+    table: Counter[str] = Counter()
+    for rank, (name, count) in enumerate(sorted(counts.items(), key=lambda item: (-item[1], item[0]))):
+        table[name[:120] if rank < NAMES_KEPT else "other"] += count
+    return dict(table)
