@@ -6,8 +6,8 @@ import platform
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -15,25 +15,27 @@ from pathlib import Path
 import psutil
 
 from e2e.base.cell import Cell
-from e2e.base.connector import Adapter, missing, refuses
-from e2e.base.connector import blind as blind_to
+from e2e.base.connector import Adapter, missing
 from e2e.base.errors import EngineCrashed, EngineError, EngineTimeout, SettingsError, UsageError
 from e2e.base.event import ARMS, SCHEMA, Record
 from e2e.connectors.class_check import check_class
 from e2e.connectors.table import load
-from e2e.grid import blind, lengths
-from e2e.grid.cells import Grid, by_engine, expand
+from e2e.faults.catalogue import Shape
+from e2e.faults.cells import planted, twins
+from e2e.grid.cells import Grid, Invalid, by_engine, expand
 from e2e.judge.cells import judge
+from e2e.observe.digests import DigestWindow
 from e2e.observe.effective import observe_engine
 from e2e.observe.evidence import EvidenceWindow, Rpc
 from e2e.observe.metrics import MetricsWindow
 from e2e.observe.witness import reader
+from e2e.plan import KeyPlan, check_room, plan
 from e2e.recording.journal import Journal, read
 from e2e.recording.resume import finished, next_attempt
 from e2e.replay import arms
 from e2e.replay.client import EngineClient
-from e2e.replay.prompts import Prompt, build_prompts, folder_tokenizer, read_documents
-from e2e.report import console
+from e2e.replay.prompts import build_prompts, folder_tokenizer, read_documents
+from e2e.report import console, scoreboard
 from e2e.report.facts import facts
 from e2e.report.files import write_reports
 from e2e.settings.settings import RECORDING, Settings
@@ -42,7 +44,7 @@ from e2e.stack.attach import AttachLauncher
 from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.ledger import Ledger
 from e2e.stack.model import prepare_model
-from e2e.stack.model_facts import ModelFacts, model_facts
+from e2e.stack.model_facts import model_facts
 from e2e.stack.process import ProcessLauncher
 from e2e.stack.reaper import reap
 from e2e.stack.services import Services, beside
@@ -51,8 +53,6 @@ from e2e.stack.spec import EngineSpec
 PROMPTS = Path(__file__).resolve().parents[1] / "prompts"
 #: How long to wait for the end of an engine that has just answered with an error, in seconds.
 SETTLE_S = 5.0
-#: Spare room in the KV cache over what one arm needs.
-KV_SPARE = 1.3
 
 
 def run(settings: Settings) -> int:
@@ -65,6 +65,10 @@ def run(settings: Settings) -> int:
     grid = expand(
         settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed
     ).require_cells()
+    if settings.self_test:
+        grid = with_faults(grid, settings, adapter)
+    if settings.connector.endswith(".toml") and settings.launcher == "process":
+        check_class(adapter.config(grid.cells[0], pool_dir="", block_size=16))
     documents = read_documents(PROMPTS.glob("*.txt"))
     model = "" if settings.attach else prepare_model(settings.model)
     before = read(settings.recording) if settings.resume else []
@@ -84,12 +88,44 @@ def run(settings: Settings) -> int:
     return report(settings.out, strict=settings.strict)
 
 
+def with_faults(grid: Grid, settings: Settings, adapter: Adapter) -> Grid:
+    """The same cells clean, each several times if asked for, and once more with every fault that can act there."""
+    first = grid.cells[0]
+    planned = plan(
+        "", grid.cells[:1], settings=settings, adapter=adapter,
+        model=model_facts(prepare_model(settings.model)), shared=shared_memory(),
+    )  # fmt: skip
+    rule, model = planned.hit_rule(first), planned.model
+    shape = Shape(
+        packed=settings.device == "cpu" or packed_kv(), kv_heads=model.kv_heads if model else 8,
+        layers=model.layers if model else 2, block_size=planned.block_size, chunk_tokens=rule.granularity,
+        served_chunks=max(map(rule.external, planned.lengths.lengths)) // rule.granularity,
+        prompts=len(planned.lengths.lengths),
+    )  # fmt: skip
+    made, left_out = planted(grid.cells, settings.faults, shape, around=not plants_faults(adapter))
+    invalid = tuple(Invalid(cell, why) for cell, why in left_out)
+    return replace(grid, cells=(*twins(grid.cells, settings.rounds), *made), invalid=(*grid.invalid, *invalid))
+
+
+def plants_faults(adapter: Adapter) -> bool:
+    """Does the connector plant faults in its own code? Else they are planted around it."""
+    return getattr(adapter, "plants_faults", False)
+
+
+def packed_kv() -> bool:
+    """Does this vLLM register K and V in one head-first tensor? (0.26 and newer)"""
+    return tuple(map(int, version("vllm").split(".")[:2])) >= (0, 26)
+
+
 def report(folder: Path, *, strict: bool) -> int:
     """Judges the recording in ``folder`` and writes what a person and a machine read; nothing else is looked at."""
     events = read(folder / RECORDING)
     judgement = judge(events, strict=strict)
     write_reports(events, judgement, directory=folder)
-    console.show(facts(events), judgement, on=console.console(sys.stdout), directory=folder)
+    on = console.console(sys.stdout)
+    if any(cell.fault for cell in judgement.cells):
+        return scoreboard.show(judgement, on=on, directory=folder)
+    console.show(facts(events), judgement, on=on, directory=folder)
     return judgement.exit_code
 
 
@@ -102,17 +138,6 @@ def rejudge(folder: Path) -> int:
 
 
 @dataclass(frozen=True)
-class KeyPlan:
-    """What the cells of one engine key have in common. ``lengths``: solved prompt lengths, tokens."""
-
-    key: str
-    cells: tuple[Cell, ...]
-    block_size: int
-    lengths: lengths.Plan
-    prompts: list[Prompt] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class Live:
     """A ready engine with what looks at it."""
 
@@ -120,6 +145,7 @@ class Live:
     client: EngineClient
     metrics: MetricsWindow
     evidence: EvidenceWindow
+    digests: DigestWindow
     services: Services
 
 
@@ -156,104 +182,29 @@ class Flow:
     def engine_key(self, key: str, cells: tuple[Cell, ...]) -> None:
         """Plans its cells, runs the baseline engine, then the cells; an engine that fails ends its own key only."""
         model = model_facts(self.model) if self.model else None
-        plan = self._plan(key, cells, model)
+        planned = plan(key, cells, settings=self.settings, adapter=self.adapter, model=model, shared=shared_memory())
+        for why in planned.lengths.why:
+            self.record("note", text=f"{key}: {why}")
         for cell in cells:
-            self._record_plan(plan, cell, model)
+            self.record("plan.cell", **planned.event(cell, attempt=self.attempt))
         try:
             if not self.settings.attach:
-                self._baseline(plan)
+                self._baseline(planned)
             todo = list(cells)
             while todo:
-                todo = self._cells(plan, todo)
+                todo = self._cells(planned, todo)
         except EngineError as error:
             self._say(f"{key}: {error}")
 
-    def _plan(self, key: str, cells: tuple[Cell, ...], model: ModelFacts | None) -> KeyPlan:
-        cell = cells[0]
-        block_size = int(cell.get("block_size", 16))
-        config = self.adapter.config(cell, pool_dir="", block_size=block_size)
-        if config.module_path and self.settings.launcher == "process":
-            check_class(config)
-        limits = [self.adapter.longest_prompt]
-        if model and model.max_tokens:
-            limits.append(model.max_tokens - self.settings.max_tokens)
-        plan = lengths.solve(
-            self.adapter.hit_rule(cell, block_size=block_size),
-            None if self.settings.attach else self.adapter.step(cell, block_size=block_size),
-            block_size, self.settings.lengths, longest=min((n for n in limits if n), default=None),
-        )  # fmt: skip
-        for why in plan.why:
-            self.record("note", text=f"{key}: {why}")
-        if why := next(filter(None, (refuses(self.adapter, cell, n) for n in plan.lengths.lengths)), None):
-            raise SettingsError(f"connector {self.adapter.name}: {why}")
-        return KeyPlan(key, cells, block_size, plan)
-
-    def _record_plan(self, plan: KeyPlan, cell: Cell, model: ModelFacts | None) -> None:
-        concurrency = int(cell.get("concurrency", 1))
-        rule = self.adapter.hit_rule(cell, block_size=plan.block_size)
-        blind_spots = []
-        if model:
-            heads = max(model.kv_heads // int(cell.get("tensor_parallel", 1)), 1)
-            shape = blind.Geometry(kv_heads=heads, layers=model.layers, block_size=plan.block_size)
-            blind_spots = blind.guard(shape, rule, plan.lengths.lengths, digests=False, deterministic=concurrency == 1)
-        blind_spots += blind_to(self.adapter, cell)
-        if self.settings.attach:
-            why = "there is no engine without the connector to compare with, so a spoilt first answer looks right"
-            blind_spots.append({"fault_class": "first answer", "why": why})
-        self.record(
-            "plan.cell",
-            cell=cell.id, attempt=self.attempt, settings=dict(cell.settings), engine_key=plan.key,
-            adapter=self.adapter.name, expect=self._expect(cell),
-            oracle=plan.lengths.oracle if concurrency == 1 else "split_matched", step=plan.lengths.step,
-            lengths=list(plan.lengths.lengths), blind=blind_spots, counters=self.adapter.has_counters,
-            baseline=not self.settings.attach, deterministic=concurrency == 1, digests=False, fault=None,
-        )  # fmt: skip
-
-    def _expect(self, cell: Cell) -> dict[str, object]:
-        checkable = ("layout", "block_size", "storage_format", "placement", "overlap", "load")
-        expect = {axis: cell.settings[axis] for axis in checkable if axis in cell.settings}
-        attention = self.settings.attention
-        if attention and not self.settings.attach:
-            expect["attention_backend"] = {"strided": "STRIDED_CPU", "stock": "CPU_ATTN"}.get(attention, attention)
-        return expect
-
     # engines
-
-    def _spec(self, plan: KeyPlan, role: str) -> EngineSpec:
-        cell, settings = plan.cells[0], self.settings
-        self.started += 1
-        name = f"{plan.key}.{role}.{self.attempt}.{self.started}"
-        pool = "" if settings.attach else str(self.ledger.folder(_shared_memory(), name))
-        config = self.adapter.config(cell, pool_dir=pool, block_size=plan.block_size)
-        longest = max(plan.lengths.lengths) + settings.max_tokens
-        return EngineSpec(
-            name=name, engine_key=plan.key, role=role, model=self.model, device=settings.device,
-            layout=cell.get("layout"), block_size=plan.block_size, dtype=cell.get("dtype"),
-            kv_cache_dtype=cell.get("kv_cache_dtype"), max_num_batched_tokens=plan.lengths.step,
-            max_model_len=-(-longest // plan.block_size) * plan.block_size + plan.block_size,
-            kv_cache_memory_bytes=settings.kv_cache_bytes or self._kv_cache_bytes(plan),
-            tensor_parallel=int(cell.get("tensor_parallel", 1)), attention=settings.attention,
-            connector=config if role == "connector" else None,
-            # what the connector's engine needs shapes the steps, so the baseline must have it too
-            extra_args=() if role == "connector" else config.engine_args,
-        )  # fmt: skip
-
-    def _tokens(self, plan: KeyPlan) -> int:
-        """Tokens that one arm keeps in the KV cache: whole blocks of every prompt and answer, and the null block."""
-        per_prompt = [-(-(n + self.settings.max_tokens) // plan.block_size) for n in plan.lengths.lengths]
-        return (sum(per_prompt) + 1) * plan.block_size
-
-    def _kv_cache_bytes(self, plan: KeyPlan) -> int | None:
-        model = model_facts(self.model) if self.model else None
-        if model is None:
-            return None
-        dtype = str(plan.cells[0].get("dtype"))
-        return int(self._tokens(plan) * KV_SPARE) * model.kv_bytes_per_token(4 if dtype == "float32" else 2)
 
     @contextmanager
     def _engine(self, plan: KeyPlan, role: str) -> Iterator[Live]:
         """A ready, observed and warm engine; stopped at the end, whatever happened."""
-        spec = self._spec(plan, role)
+        self.started += 1
+        name = f"{plan.key}.{role}.{self.attempt}.{self.started}"
+        pool = "" if self.settings.attach else str(self.ledger.folder(shared_memory(), name))
+        spec = plan.spec(role, name=name, model=self.model, pool_dir=pool)
         self._say(f"starting {role} engine {plan.key}")
         log_path = self.settings.out / "logs" / f"{spec.name}.log"
         wanted = spec.connector.services if spec.connector and not self.settings.attach else ()
@@ -272,7 +223,7 @@ class Flow:
             client = EngineClient(engine.url, timeout_s=self.settings.request_limit_s)
             build = spec.connector.build if spec.connector else {}
             config = observe_engine(client, spec.name, self.record, build=build)
-            self._check_room(plan, config["effective"])
+            check_room(plan, config["effective"])
             encode = folder_tokenizer(Path(self.model)) if Path(self.model).is_dir() else client.tokenize
             if not plan.prompts:
                 nonce = f"{self.run_id}/{self.attempt}/{plan.key}"
@@ -280,15 +231,16 @@ class Flow:
             nonce = f"{self.run_id}/{spec.name}"
             warm = arms.warm_up_prompt(self.documents, encode, step=plan.lengths.step, nonce=nonce)
             arms.warm_up(client, warm)
-            yield Live(
-                engine,
-                client,
+            witness = self._witness(spec, client, engine, config["effective"])
+            live = Live(
+                engine, client,
                 MetricsWindow(client.metrics, self.record, engine=engine.name),
-                EvidenceWindow(
-                    self._witness(spec, client, engine, config["effective"]), self.record, engine=engine.name
-                ),
-                services,
-            )
+                EvidenceWindow(witness, self.record, engine=engine.name),
+                DigestWindow(client.collective_rpc, self.record, engine=engine.name), services,
+            )  # fmt: skip
+            if self.settings.digests:
+                live.digests.start()
+            yield live
 
     def _witness(self, spec: EngineSpec, client: EngineClient, engine: Engine, effective) -> Rpc:
         """Who is asked what the connector did: the worker, or whom the adapter names where it can't tell."""
@@ -307,14 +259,6 @@ class Flow:
                 pool_bytes=self.settings.pool_bytes,
             )  # fmt: skip
         return ProcessLauncher(ledger=self.ledger, environ=environment(), attempt=self.attempt)
-
-    def _check_room(self, plan: KeyPlan, effective) -> None:
-        blocks, needed = effective.get("num_blocks"), self._tokens(plan)
-        if blocks and int(blocks) * plan.block_size < needed:
-            raise SettingsError(
-                f"the KV cache holds {int(blocks) * plan.block_size} tokens and an arm needs {needed}; "
-                "raise --kv-cache-size or ask for shorter --lengths."
-            )
 
     # arms
 
@@ -354,24 +298,28 @@ class Flow:
 
     def _arms(self, plan: KeyPlan, live: Live, cell: Cell | None, names: Sequence[str]) -> None:
         """``cell`` is None on the baseline engine, whose arms belong to every cell of the key."""
-        of_key, engine = cell or plan.cells[0], live.engine.name
-        rule = self.adapter.hit_rule(of_key, block_size=plan.block_size)
         for number, arm in enumerate(names):
             place = {"cell": cell.id if cell else None, "arm": arm}
             if arm.startswith("external"):
                 seed = (self.attempt * 1009 + self.started) * 1009 + number
-                arms.between_arms(live.client, engine=engine, record=self.record, seed=seed, **place)
-            served = [lengths.predict(rule, n, plan.block_size)[arm] for n in plan.lengths.lengths]
-            seen = live.evidence.arm(**place) if cell else nullcontext()
-            with live.metrics.arm(**place, requests=len(plan.prompts)), seen:
+                arms.between_arms(live.client, engine=live.engine.name, record=self.record, seed=seed, **place)
+            with ExitStack() as looking:
+                looking.enter_context(live.metrics.arm(**place, requests=len(plan.prompts)))
+                if cell:
+                    looking.enter_context(live.evidence.arm(**place))
+                looking.enter_context(live.digests.arm(**place, plant=self._plant(cell, arm)))
                 arms.run_arm(
-                    live.client, engine=engine, **place, prompts=plan.prompts,
-                    predictions=[(s.local, s.external if cell else 0) for s in served],
-                    params=self.adapter.request_params(cell) if cell else None,
+                    live.client, engine=live.engine.name, **place, prompts=plan.prompts,
+                    predictions=plan.served(arm, cell), params=self.adapter.request_params(cell) if cell else None,
                     salt=f"{self.run_id}.{self.attempt}.{cell.id if cell else 'baseline'}", record=self.record,
-                    concurrency=int(of_key.get("concurrency", 1)), limit_s=self.settings.request_limit_s,
+                    concurrency=plan.concurrency, limit_s=self.settings.request_limit_s,
                     max_tokens=self.settings.max_tokens,
                 )  # fmt: skip
+
+    def _plant(self, cell: Cell | None, arm: str) -> str | None:
+        """The fault to plant around a connector that can't plant it itself: into what it has loaded."""
+        around = cell and arm.startswith("external") and not plants_faults(self.adapter)
+        return cell.get("fault") if around else None
 
     def _forget(self, live: Live) -> None:
         """Empties a pool of our own, so that it need not hold more than one cell. Never somebody else's store."""
@@ -394,7 +342,7 @@ def _machine() -> dict[str, object]:
     }
 
 
-def _shared_memory() -> Path:
+def shared_memory() -> Path:
     """Where pools lie: shared memory where there is any, as CXL memory would be mapped; else a temporary folder."""
     shared = Path("/dev/shm")
-    return shared if shared.is_dir() else Path(state_dir())
+    return shared if shared.is_dir() else state_dir()

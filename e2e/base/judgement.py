@@ -48,6 +48,8 @@ class Ttft:
 
 @dataclass(frozen=True)
 class CellJudgement:
+    """``replays``: answers of the external arms that were there to compare."""
+
     id: str
     attempt: int
     engine_key: str
@@ -63,6 +65,7 @@ class CellJudgement:
     ttft: Ttft = field(default_factory=Ttft)
     blind: tuple[Mapping[str, object], ...] = ()
     fault: str | None = None
+    replays: int = 0
 
 
 @dataclass(frozen=True)

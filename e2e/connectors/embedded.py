@@ -19,6 +19,7 @@ class Embedded:
     engine_axes = frozenset({"layout", "chunk_tokens", "block_size", "dtype", "concurrency"})
     axes = engine_axes | {"storage_format", "overlap", "placement", "load", "release_after_layers"}
     has_counters = True
+    plants_faults = True
     longest_prompt = None
     description = "the rig's own connector with Maru's configuration keys (a double of Maru, not Maru)"
 
@@ -51,6 +52,7 @@ class Embedded:
             "placement": cell.settings["placement"],
             "release_after_layers": cell.get("release_after_layers", 1),
             "cell": cell.id,
+            **({"fault": cell.settings["fault"]} if "fault" in cell.settings else {}),
         }
 
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:

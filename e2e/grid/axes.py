@@ -61,8 +61,8 @@ AXES: Mapping[str, Axis] = {
         Axis("topology", ("same", "second", "restarted"), default="same"),
     )
 }
-#: ``connector`` is chosen by --connector, one a run.
-assert set(AXES) == set(NAMES) - {"connector"}
+#: ``connector`` is chosen by --connector, one a run; planted faults and rounds are added after the grid.
+assert set(AXES) == set(NAMES) - {"connector", "fault", "round"}
 
 
 def axis(name: str) -> Axis:

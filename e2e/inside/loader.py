@@ -170,7 +170,8 @@ class Loader:
         while (item := self._queue.get()) is not None:
             job, before = item
             try:
-                self._load_layers(job, before)
+                with torch.inference_mode():  # a thread of its own isn't in the worker's, and jobs are made there
+                    self._load_layers(job, before)
             except Exception:  # the thread must live on, and the load must be reported
                 log.exception("Loading %s failed", job.load.request)
                 job.end(failed=True)

@@ -19,6 +19,7 @@ from e2e.inside.config import EmbeddedConfig, RequestSettings
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.loader import Job, Loader
 from e2e.inside.placement.base import words
+from e2e.inside.placement.index import Index
 from e2e.inside.pool import Pool, Reservation
 from e2e.inside.scheduler_side import Load, Store
 
@@ -38,7 +39,8 @@ class WorkerSide:
         self._number = {name: i for i, name in enumerate(names)}
         self._layers = [layers[name] for name in names]
         self._config, self._pool, self._block_size, self._rank = config, pool, block_size, rank
-        self._index = placement.get("index", self._device)
+        # on a GPU, looking for negative slots would make it wait for the host, and there are none
+        self._index = Index(dense=self._device.type == "cuda")
         self._placements = {"index": self._index}
         self._loader = Loader(
             pool, self._layers, rank=rank, chunk_tokens=config.chunk_tokens, pace_s=config.pace_s, place=self._place

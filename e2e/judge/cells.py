@@ -67,6 +67,7 @@ def _judged(view: CellView, plan: Plan) -> CellJudgement:
         ttft=ttft,
         blind=plan.blind,
         fault=plan.fault,
+        replays=measures.replays(view),
     )
 
 

@@ -66,8 +66,12 @@ def oracle(view: CellView, findings: Iterable[Finding]) -> Oracle:
             equal = equal and any(r.answer.tokens == found.tokens for r in references)
             diffs.append(min(compare.max_logprob_diff(r.answer, found) for r in references))
     worst = next((kind for kind in ("coarse", "split_matched", "aligned") if kind in kinds), None)
-    first = next((dict(f.evidence) for f in findings if f.reason in ORACLE_REASONS), None)
+    first = next((dict(f.evidence) for f in findings if f.reason in ORACLE_REASONS and "position" in f.evidence), None)
     return Oracle(worst, equal if diffs else None, max(diffs) if diffs else None, first)
+
+
+def replays(view: CellView) -> int:
+    return len(_external_answers(view))
 
 
 def _external_answers(view: CellView) -> list[tuple[str, int]]:

@@ -21,8 +21,9 @@ FREE_ON_RESUME = ("out", "resume", "argv", "strict", "start_limit_s", "request_l
 class Settings(BaseModel):
     """``attach``: URL of a running engine, or None to start engines. ``out``: folder of the run. ``attention``:
     "strided" (the rig's own CPU backend), "stock", or a backend's name; None leaves it to vLLM. Sizes in bytes, limits
-    in seconds, ``lengths`` in tokens (empty: solved). ``argv``: the command line, for the report.
-    ``connector_server``: host:port of a server of the connector that somebody else runs."""
+    in seconds, ``lengths`` in tokens (empty: ``prompts`` of them are solved). ``argv``: the command line, for the
+    report. ``self_test``: every cell once more with each planted fault, or with those of ``faults``, and clean cells
+    ``rounds`` times. ``connector_server``: host:port of a server of the connector that somebody else runs."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -43,6 +44,11 @@ class Settings(BaseModel):
     max_tokens: int = 8
     start_limit_s: float = 300.0
     request_limit_s: float = 120.0
+    digests: bool = True
+    prompts: int = 3
+    self_test: bool = False
+    faults: tuple[str, ...] = ()
+    rounds: int = 1
     launcher: Literal["process", "docker"] = "process"
     image: str = ENGINE_IMAGE
     argv: tuple[str, ...] = ()

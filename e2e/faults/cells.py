@@ -1,0 +1,39 @@
+"""Cells with a planted fault beside their clean twins, which differ in nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from e2e.base.cell import Cell
+from e2e.faults.catalogue import FAULTS, Shape, find
+
+
+def twins(cells: Iterable[Cell], rounds: int) -> list[Cell]:
+    """Clean cells, each ``rounds`` times; one round leaves them as they are."""
+    if rounds == 1:
+        return list(cells)
+    return [
+        replace(cell, settings={**cell.settings, "round": number}, named=(*cell.named, "round"))
+        for cell in cells
+        for number in range(1, rounds + 1)
+    ]
+
+
+def planted(
+    cells: Sequence[Cell], names: Sequence[str], shape: Shape, *, around: bool
+) -> tuple[list[Cell], list[tuple[Cell, str]]]:
+    """(cells with a fault each, [(cell, why the fault can't act there)]). No ``names``: all faults. ``around``: planted
+    around a connector that nobody here wrote, so only into what it has loaded. SettingsError for an unknown name."""
+    made, left_out = [], []
+    for fault in [find(name) for name in names or FAULTS]:
+        for cell in cells:
+            faulty = replace(cell, settings={**cell.settings, "fault": fault.name}, named=(*cell.named, "fault"))
+            why = fault.why_not(cell, shape)
+            if around and not fault.around_any:
+                why = "It is a fault of the embedded connector's own code and can't be planted around another one."
+            if why:
+                left_out.append((faulty, why))
+            else:
+                made.append(faulty)
+    return made, left_out

@@ -1,0 +1,171 @@
+"""What is decided before anything runs: per engine key the prompt lengths, the engines and what each cell must show."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from e2e.base.cell import Cell
+from e2e.base.connector import Adapter, HitRule, refuses
+from e2e.base.connector import blind as blind_to
+from e2e.base.errors import SettingsError
+from e2e.grid import blind, lengths
+from e2e.replay.prompts import Prompt
+from e2e.settings.settings import Settings
+from e2e.stack.model_facts import ModelFacts
+from e2e.stack.spec import EngineSpec
+
+#: Spare room in the KV cache over what one arm needs.
+KV_SPARE = 1.3
+#: Settings of a cell that can be read back from the worker or the connector.
+CHECKABLE = ("layout", "block_size", "storage_format", "placement", "overlap", "load")
+#: What --attention asks for -> the name under which the worker reports it.
+REPORTED_AS = {"strided": "STRIDED_CPU", "stock": "CPU_ATTN"}
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """What the cells of one engine key have in common. ``lengths``: solved prompt lengths, tokens. ``prompts`` are
+    built when the first engine is there, since an attached one has to be asked for its tokenizer."""
+
+    key: str
+    cells: tuple[Cell, ...]
+    settings: Settings
+    adapter: Adapter
+    model: ModelFacts | None
+    block_size: int
+    lengths: lengths.Plan
+    prompts: list[Prompt] = field(default_factory=list)
+
+    @property
+    def concurrency(self) -> int:
+        return int(self.cells[0].get("concurrency", 1))
+
+    def hit_rule(self, cell: Cell | None = None) -> HitRule:
+        return self.adapter.hit_rule(cell or self.cells[0], block_size=self.block_size)
+
+    def served(self, arm: str, cell: Cell | None) -> list[tuple[int, int]]:
+        """(local, external) tokens that each prompt must be served in this arm; ``cell`` None: the baseline engine."""
+        rule = self.hit_rule(cell)
+        predicted = [lengths.predict(rule, n, self.block_size)[arm] for n in self.lengths.lengths]
+        return [(p.local, p.external if cell else 0) for p in predicted]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that one arm keeps in the KV cache: whole blocks of every prompt and answer, and the null block."""
+        spans = [n + self.settings.max_tokens for n in self.lengths.lengths]
+        return (sum(-(-span // self.block_size) for span in spans) + 1) * self.block_size
+
+    @property
+    def bytes_per_token(self) -> int | None:
+        wide = self.cells[0].get("dtype") == "float32"
+        return self.model.kv_bytes_per_token(4 if wide else 2) if self.model else None
+
+    def blind_spots(self, cell: Cell) -> list[dict[str, str]]:
+        spots = blind_to(self.adapter, cell)
+        if self.model:
+            heads = max(self.model.kv_heads // int(cell.get("tensor_parallel", 1)), 1)
+            shape = blind.Geometry(kv_heads=heads, layers=self.model.layers, block_size=self.block_size)
+            spots += blind.guard(
+                shape, self.hit_rule(cell), self.lengths.lengths,
+                digests=self.settings.digests, deterministic=self.concurrency == 1,
+            )  # fmt: skip
+        if self.settings.attach:
+            why = "there is no engine without the connector to compare with, so a spoilt first answer looks right"
+            spots.append({"fault_class": "first answer", "why": why})
+        return spots
+
+    def event(self, cell: Cell, *, attempt: int) -> dict[str, object]:
+        """``plan.cell``, see base/event.py: all that the judge has to know of a cell beforehand."""
+        expect = {axis: cell.settings[axis] for axis in CHECKABLE if axis in cell.settings}
+        attention = self.settings.attention
+        if attention and not self.settings.attach:
+            expect["attention_backend"] = REPORTED_AS.get(attention, attention)
+        alone = self.concurrency == 1
+        return {
+            "cell": cell.id, "attempt": attempt, "settings": dict(cell.settings), "engine_key": self.key,
+            "adapter": self.adapter.name, "expect": expect, "oracle": self.lengths.oracle if alone else "split_matched",
+            "step": self.lengths.step, "lengths": list(self.lengths.lengths), "blind": self.blind_spots(cell),
+            "counters": self.adapter.has_counters, "baseline": not self.settings.attach, "deterministic": alone,
+            "digests": self.settings.digests, "fault": cell.get("fault"),
+        }  # fmt: skip
+
+    def spec(self, role: str, *, name: str, model: str, pool_dir: str) -> EngineSpec:
+        """The engine of a role. Both differ in nothing but the connector."""
+        cell, settings = self.cells[0], self.settings
+        config = self.adapter.config(cell, pool_dir=pool_dir, block_size=self.block_size)
+        longest = max(self.lengths.lengths) + settings.max_tokens
+        room = int(self.tokens * KV_SPARE) * self.bytes_per_token if self.bytes_per_token else None
+        return EngineSpec(
+            name=name, engine_key=self.key, role=role, model=model, device=settings.device,
+            layout=cell.get("layout"), block_size=self.block_size, dtype=cell.get("dtype"),
+            kv_cache_dtype=cell.get("kv_cache_dtype"), max_num_batched_tokens=self.lengths.step,
+            max_model_len=-(-longest // self.block_size) * self.block_size + self.block_size,
+            kv_cache_memory_bytes=settings.kv_cache_bytes or room,
+            tensor_parallel=int(cell.get("tensor_parallel", 1)), attention=settings.attention,
+            connector=config if role == "connector" else None,
+            # what the connector's engine needs shapes the steps, so the baseline must have it too
+            extra_args=() if role == "connector" else config.engine_args,
+        )  # fmt: skip
+
+
+def plan(
+    key: str, cells: Sequence[Cell], *, settings: Settings, adapter: Adapter, model: ModelFacts | None, shared: Path
+) -> KeyPlan:
+    """``shared``: where pools lie. SettingsError for lengths that can't be had and for what has no room."""
+    cell = cells[0]
+    block_size = int(cell.get("block_size", 16))
+    limits = [adapter.longest_prompt]
+    if model and model.max_tokens:
+        limits.append(model.max_tokens - settings.max_tokens)
+    solved = lengths.solve(
+        adapter.hit_rule(cell, block_size=block_size),
+        None if settings.attach else adapter.step(cell, block_size=block_size),
+        block_size, settings.lengths, number=settings.prompts, longest=min((n for n in limits if n), default=None),
+    )  # fmt: skip
+    if why := next(filter(None, (refuses(adapter, cell, n) for n in solved.lengths)), None):
+        raise SettingsError(f"connector {adapter.name}: {why}")
+    planned = KeyPlan(key, tuple(cells), settings, adapter, model, block_size, solved)
+    if planned.bytes_per_token and not settings.attach:
+        check_space(planned, shared)
+    return planned
+
+
+def check_space(plan: KeyPlan, shared: Path) -> None:
+    """Refuses early what would end as a missed hit, or as an engine that dies on a full file system."""
+    room, needed = plan.settings.kv_cache_bytes, plan.tokens * plan.bytes_per_token
+    if room and room < needed:
+        raise SettingsError(
+            f"--kv-cache-size is {_mib(room)} and one arm needs {_mib(needed)}; raise it, or ask for shorter --lengths."
+        )
+    pool = getattr(plan.adapter, "pool_bytes", None)
+    if not pool:
+        return
+    needed = sum(plan.lengths.lengths) * plan.bytes_per_token
+    if pool < needed:
+        raise SettingsError(
+            f"the pool is {_mib(pool)} and one cell stores up to {_mib(needed)}; raise --pool-size, or ask for shorter "
+            "--lengths."
+        )
+    free = shutil.disk_usage(shared).free
+    if free < pool and plan.settings.launcher == "process":
+        raise SettingsError(
+            f"the pool needs {_mib(pool)} and {shared} has {_mib(free)} free; free space there, or set a smaller "
+            "--pool-size."
+        )
+
+
+def check_room(plan: KeyPlan, effective: Mapping[str, object]) -> None:
+    """The same once an engine is there: it may have given itself another cache than was asked for."""
+    blocks = effective.get("num_blocks")
+    if isinstance(blocks, int) and blocks * plan.block_size < plan.tokens:
+        raise SettingsError(
+            f"the KV cache holds {blocks * plan.block_size} tokens and an arm needs {plan.tokens}; "
+            "raise --kv-cache-size, or ask for shorter --lengths."
+        )
+
+
+def _mib(size: int) -> str:
+    return f"{-(-size >> 20)} MiB"

@@ -1,0 +1,75 @@
+"""The scoreboard counts what was caught, by which check, and false alarms; nothing undecided is called caught."""
+
+from __future__ import annotations
+
+import io
+
+from e2e.base.judgement import CellJudgement, Judgement, Ttft
+from e2e.base.verdict import Finding, Reason, Verdict
+from e2e.report import console, scoreboard
+
+SETTINGS = {"layout": "NHD", "placement": "kernel"}
+PLACE = {"layer": 3, "kv": "K", "head": 1, "block": 7}
+
+
+def cell(verdict: Verdict, *findings: Finding, fault: str | None = None, settings=SETTINGS) -> CellJudgement:
+    name = "NHD-kernel" + (f"-fault_{fault}" if fault else "")
+    reason = findings[0].reason if findings else None
+    return CellJudgement(
+        name, 1, "NHD", "embedded", {**settings, **({"fault": fault} if fault else {})}, {}, verdict, reason, findings,
+        fault=fault, replays=6, ttft=Ttft(claimed_speedup=5.0 if fault else None),
+    )  # fmt: skip
+
+
+TOKENS = Finding("exact", Reason.TOKENS_DIFFER, {})
+DIGEST = Finding("digests", Reason.DIGEST_DIFFERS, {**PLACE, "pattern": "bit_flips"})
+CLEAN = cell(Verdict.PASS)
+
+
+def board(*cells: CellJudgement) -> scoreboard.Scoreboard:
+    return scoreboard.scoreboard(Judgement(cells))
+
+
+def test_caught_by_which_check_and_located():
+    found = board(CLEAN, cell(Verdict.CORRUPT, TOKENS, DIGEST, fault="bit_flip"))
+    (row,) = found.rows
+    assert (row.outcome, row.checks, row.located) == ("caught", ("tokens", "digests"), True)
+    assert row.where == "layer 3 K head 1 block 7"
+    assert (found.replays, found.alarms, found.exit_code) == (6, 0, 0)
+    assert scoreboard.summary(found) == [("bit_flip", "1 of 1", "1", "0", "0", "1", "0", "1 of 1", "5.0x")]
+
+
+def test_a_wrong_name_is_not_located():
+    (row,) = board(CLEAN, cell(Verdict.CORRUPT, DIGEST, fault="kv_swapped")).rows
+    assert (row.outcome, row.located) == ("caught", False)
+
+
+def test_missed_and_undecided_fail():
+    missed = board(CLEAN, cell(Verdict.PASS, fault="bit_flip"))
+    assert (missed.rows[0].outcome, missed.exit_code) == ("missed", 1)
+    silent = board(CLEAN, cell(Verdict.INCONCLUSIVE, Finding("fault", Reason.FAULT_NOT_FIRED), fault="bit_flip"))
+    assert (silent.rows[0].outcome, silent.exit_code) == ("undecided", 1)
+
+
+def test_a_fault_whose_twin_is_sick_is_not_caught():
+    found = board(cell(Verdict.CORRUPT, TOKENS), cell(Verdict.CORRUPT, TOKENS, fault="bit_flip"))
+    assert found.rows[0].outcome == "undecided"
+    assert (found.alarms, found.exit_code) == (6, 1)
+
+
+def test_a_twin_of_another_cell_does_not_count():
+    other = cell(Verdict.PASS, settings={"layout": "HND", "placement": "kernel"})
+    assert board(other, cell(Verdict.CORRUPT, TOKENS, fault="bit_flip")).rows[0].outcome == "undecided"
+
+
+def test_show_writes_and_says(tmp_path):
+    stream = io.StringIO()
+    code = scoreboard.show(
+        Judgement((CLEAN, cell(Verdict.CORRUPT, TOKENS, fault="bit_flip"))),
+        on=console.console(stream), directory=tmp_path,
+    )  # fmt: skip
+    assert code == 0
+    assert "1 of 1 planted faults caught" in stream.getvalue()
+    assert "0 of 6 clean replays" in stream.getvalue()
+    assert "below about 50.00%" in stream.getvalue()
+    assert "| bit_flip | NHD-kernel | caught |" in (tmp_path / "scoreboard.md").read_text()
