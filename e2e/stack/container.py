@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import docker
-import requests
 from docker.errors import ImageNotFound
 from docker.types import DeviceRequest, Mount
 
 from e2e.base.errors import EngineCrashed, EngineRefused, EngineTimeout, SettingsError
 from e2e.base.event import Record
+from e2e.stack import probe
 from e2e.stack.containers import DOCKER_ERRORS, connect, labels, remove, remove_orphans
 from e2e.stack.ledger import Ledger
 from e2e.stack.root_cause import root_cause
@@ -35,7 +35,8 @@ DEFAULT_POOL = 2 << 30
 SPARE_SHM = 1 << 30
 #: Of the rig's environment only this goes into containers; the rest names things of the host.
 PASSED = ("HF_TOKEN", "HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-_PROBE_S = 5.0
+#: How long the last of a container's output may take to arrive. Seconds.
+_OUTPUT_S = 5.0
 _LOG_BYTES = 4 << 20
 
 
@@ -158,7 +159,7 @@ class ContainerEngine:
                 self._log.write(chunk)
 
     def wait_ready(self, limit_s: float) -> None:
-        outcome = wait(self._ready, dead=lambda: not self.alive(), limit_s=limit_s)
+        outcome = wait(lambda: probe.is_healthy(self.url), dead=lambda: not self.alive(), limit_s=limit_s)
         if outcome is Outcome.READY:
             self._record("engine.ready", engine=self.name, start_s=(time.monotonic_ns() - self._began_ns) / 1e9)
             return
@@ -169,12 +170,6 @@ class ContainerEngine:
         cause = self._end_cause()
         text = f"engine {self.name} ended before it was ready: {cause} (log: {self.log_path})"
         raise self._fail(EngineRefused(text, cause=cause, log_tail=self.log_tail()), stage="start")
-
-    def _ready(self) -> bool:
-        try:
-            return requests.get(f"{self.url}/health", timeout=_PROBE_S).status_code == 200
-        except requests.RequestException:
-            return False
 
     def alive(self) -> bool:
         return self._state().get("Status") in ("created", "running")
@@ -198,7 +193,7 @@ class ContainerEngine:
 
     def _end_cause(self) -> str:
         """Why a container ended, after the last of its output has arrived."""
-        self._follower.join(_PROBE_S)
+        self._follower.join(_OUTPUT_S)
         state = self._state()
         if state.get("OOMKilled"):
             return "it used more memory than it may and was killed"
@@ -245,7 +240,7 @@ class ContainerEngine:
                 self._container.stop(timeout=int(limit_s))
                 graceful = self._state().get("ExitCode") != 137
         if follower := getattr(self, "_follower", None):
-            follower.join(_PROBE_S)
+            follower.join(_OUTPUT_S)
         with contextlib.suppress(*DOCKER_ERRORS):  # what is still there then, the ledger removes
             if self._container:
                 remove(self._container)

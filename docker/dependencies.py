@@ -1,4 +1,4 @@
-"""Prints what the rig depends on, so that layer outlives its source: dependencies.py PYPROJECT [EXTRA]"""
+"""Prints what the rig depends on: a layer that outlives its source: dependencies.py PYPROJECT [EXTRA]"""
 
 import sys
 from pathlib import Path
