@@ -44,14 +44,18 @@ def test_every_fault_applies_to_some_cell_of_the_default_grid(name):
     assert all(reason is None or reason.endswith(".") for reason in reasons)
 
 
+KERNEL = {"placement": "kernel", "overlap": "on"}
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "shape", "applies"),
     [
-        ("physical_view_omitted", {"placement": "kernel"}, {}, True),
-        ("physical_view_omitted", {"placement": "kernel", "layout": "HND"}, {}, False),
-        ("physical_view_omitted", {"placement": "kernel", "layout": "HND"}, {"packed": False}, True),
-        ("physical_view_omitted", {"placement": "kernel"}, {"kv_heads": 16}, False),
-        ("token_first_view", {"placement": "kernel", "layout": "HND"}, {}, True),
+        ("physical_view_omitted", KERNEL, {}, True),
+        ("physical_view_omitted", {**KERNEL, "overlap": "off"}, {}, False),
+        ("physical_view_omitted", {**KERNEL, "layout": "HND"}, {}, False),
+        ("physical_view_omitted", {**KERNEL, "layout": "HND"}, {"packed": False}, True),
+        ("physical_view_omitted", KERNEL, {"kv_heads": 16}, False),
+        ("token_first_view", {**KERNEL, "layout": "HND"}, {}, True),
         ("write_into_copy", {"layout": "HND"}, {}, False),
         ("write_into_copy", {"layout": "HND"}, {"packed": False}, True),
         ("heads_permuted", {}, {"kv_heads": 1}, False),

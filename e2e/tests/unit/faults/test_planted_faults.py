@@ -52,6 +52,7 @@ class Rig:
         """[L, B, 2, N, H, D], a copy."""
         return torch.stack([layer.logical[blocks] for layer in self.layers.values()])
 
+    @torch.inference_mode()  # as in vLLM's worker; the loader's thread is outside it
     def compute(self, request: str, blocks: list[int], seed: int) -> torch.Tensor:
         """One step that computes and stores two chunks; what it computed."""
         generator = torch.Generator().manual_seed(seed)
@@ -69,6 +70,7 @@ class Rig:
         self.worker.end_step()
         return torch.stack(truth)
 
+    @torch.inference_mode()
     def load(self, key: str, blocks: list[int]) -> torch.Tensor:
         """Loads two chunks; what each layer holds when the forward reads it, [L, B, 2, N, H, D]."""
         request = f"warm-{key}"
