@@ -59,6 +59,8 @@ def _kernel_on(layout_packed: str, layout_rank5: str) -> Applies:
         struck = layout_packed if shape.packed else layout_rank5
         if cell.get("placement") == "index":
             return "It is a fault of the kernel placement, and this cell places by index."
+        if cell.get("overlap") != "on":
+            return "Without overlap the multi-layer kernel places all; it is told its geometry and reads no shape."
         if cell.get("layout") != struck:
             return f"It strikes {struck} only: under {cell.get('layout')} the view that is passed is the right one."
         return _axes(cell, shape)

@@ -1,9 +1,9 @@
 """A CPU attention backend that honours any KV layout, so that NHD and HND are both real without a GPU.
 
 vLLM's own CPU_ATTN reads one layout only and packs pages by block, so it can't show a layout bug. This one writes and
-reads single tokens through the strides of the ``(B, H, N, 2*D)`` view that vLLM hands to each layer (K in ``[..., :D]``,
-V in ``[..., D:]``), in plain torch. Decoder self-attention only; written for vLLM 0.29 and newer, where a layout is a
-matter of strides alone.
+reads single tokens through the strides of the ``(B, H, N, 2*D)`` view that vLLM hands to each layer, K in
+``[..., :D]`` and V in ``[..., D:]``, in plain torch. Decoder self-attention only; written for vLLM 0.29 and newer,
+where a layout is a matter of strides alone.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class StridedCPUImpl(AttentionImpl):
     def forward(
         self, layer, query, key, value, kv_cache, attn_metadata, output, output_scale=None, output_block_scale=None
     ) -> torch.Tensor:
-        """query, output: [tokens, heads, D]. Each request is attended alone, so its result can't depend on the batch."""
+        """query, output: [tokens, heads, D]. Each request is attended alone, whatever else is in the batch."""
         if attn_metadata is None:  # warming up
             return output
         block_size, dim = kv_cache.shape[2], self.head_size

@@ -18,7 +18,7 @@ from e2e.inside import faults, keys, placement
 from e2e.inside.config import EmbeddedConfig, RequestSettings
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.loader import Job, Loader
-from e2e.inside.placement.base import words
+from e2e.inside.placement.base import new_staging, words
 from e2e.inside.placement.index import Index
 from e2e.inside.pool import Pool, Reservation
 from e2e.inside.scheduler_side import Load, Store
@@ -42,6 +42,8 @@ class WorkerSide:
         # on a GPU, looking for negative slots would make it wait for the host, and there are none
         self._index = Index(dense=self._device.type == "cuda")
         self._placements = {"index": self._index}
+        if self._device.type == "cuda":
+            self._warm_up()
         self._loader = Loader(
             pool, self._layers, rank=rank, chunk_tokens=config.chunk_tokens, pace_s=config.pace_s, place=self._place
         )
@@ -86,6 +88,12 @@ class WorkerSide:
         if name not in self._placements:
             self._placements[name] = placement.get(name, self._device)
         return self._placements[name]
+
+    def _warm_up(self) -> None:
+        """Compiles the kernel before anything is timed, for one layer and for all: one token that goes nowhere."""
+        nowhere = torch.full((1,), -1, dtype=torch.int64, device=self._device)
+        for layers in (self._layers[:1], self._layers):
+            self._placement("kernel").scatter(new_staging(layers, 1), layers, nowhere)
 
     def wait_for_layer(self, name: str) -> None:
         """Waits for this layer of *every* load whose request may be in the batch, that is, which was reported: newer

@@ -83,6 +83,8 @@ class EngineSpec:
         argv += ["--enforce-eager", "--enable-prefix-caching", "--enable-prompt-tokens-details"]
         # a connector may not change how KV is grouped compared with the baseline engine
         argv += ["--disable-hybrid-kv-cache-manager", "--disable-uvicorn-access-log"]
+        if self.device == "cuda":  # always off on a CPU; an answer must come from the same steps in every arm
+            argv.append("--no-async-scheduling")
         return [*argv, *(self.connector.engine_args if self.connector else ()), *self.extra_args]
 
     def _kv_transfer_config(self) -> str | None:

@@ -22,7 +22,8 @@ class _WrongView(Fault):
         slots: torch.Tensor, scene: Scene,
     ) -> int:  # fmt: skip
         one = layers[0]
-        if placement.name == "index" or self.view(one).shape == physical_view(one).shape:
+        # layers that are placed together go by the multi-layer kernel, which is told its geometry and reads no shape
+        if placement.name == "index" or len(group) > 1 or self.view(one).shape == physical_view(one).shape:
             return placement.scatter(staged, layers, slots)
         scene.fired()
         if one.device.type == "cpu":

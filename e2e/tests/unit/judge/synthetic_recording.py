@@ -53,7 +53,8 @@ class Recording:
         planned = {
             "cell": CELL, "attempt": self.attempt, "settings": SETTINGS, "engine_key": KEY, "adapter": "embedded",
             "expect": {**SETTINGS, "block_size": BLOCK, "attention_backend": "STRIDED"}, "oracle": self.oracle,
-            "step": self.step, "lengths": list(self.lengths), "blind": [], "counters": True, "baseline": True, "deterministic": True,
+            "step": self.step, "lengths": list(self.lengths), "blind": [], "counters": True,
+            "baseline": True, "deterministic": True,
             "digests": False, "fault": None, **plan,
         }  # fmt: skip
         self.plan = planned
