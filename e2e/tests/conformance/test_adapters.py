@@ -1,7 +1,11 @@
 """What every adapter must hold, whoever wrote it. A new line of the table is tested here without a new test."""
 
 import json
+import re
+import sys
+import types
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -11,18 +15,31 @@ from e2e.grid.cells import by_engine, expand
 from e2e.grid.lengths import solve
 from e2e.grid.selection import GRIDS, Selection
 
+README = Path(__file__).parents[2] / "connectors" / "README.md"
 #: Their store dies with the engine, or is a server that a user gives.
 IN_ENGINE = ("decode-bench", "lmcache", "lmcache-mp", "offloading")
 GENERIC = '[connector]\nname = "file"\nclass = "Some"\ngranularity = {}\n[connector.extra]\npath = "{{pool_dir}}"\n'
 
 
-@pytest.fixture(params=[*ADAPTERS, "block", 100, 256])
+@pytest.fixture(params=[*ADAPTERS, "README", "block", 100, 256])
 def adapter(request, tmp_path):
     if request.param in ADAPTERS:
         return load(request.param)
+    if request.param == "README":
+        return of_readme()
     path = tmp_path / "connector.toml"
     path.write_text(GENERIC.format(json.dumps(request.param)))
     return load(str(path))
+
+
+def of_readme():
+    """The adapter that the README shows, so that what it shows works."""
+    shown = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[1]
+    assert len(shown.splitlines()) <= 60
+    module = types.ModuleType("shown")
+    sys.modules["shown"] = module
+    exec(compile(shown, str(README), "exec"), module.__dict__)
+    return module.Mine()
 
 
 @pytest.fixture(params=list(GRIDS))

@@ -1,4 +1,7 @@
-"""Speaks maru-server's RPC as far as the rig does: fake_server.py PORT [refuse|mute|garbled]. Prints the ready line."""
+"""Speaks maru-server's RPC as far as the rig does: fake_server.py PORT [refuse|mute|garbled|live]; says when ready.
+
+"live" counts what its clients report, as totals; otherwise the counters are the recorded ones.
+"""
 
 import json
 import sys
@@ -9,7 +12,11 @@ import zmq
 
 from e2e.connectors.maru_rpc import GET_STATS, HANDSHAKE, REQUEST_ALLOC, decode, encode
 
+REPORT_STATS = 0xF2
 STATS = Path(__file__).parents[2] / "recordings" / "maru" / "stats-july.json"
+
+
+reported: dict[str, dict] = {}
 
 
 def answer(kind: int, payload: dict, mood: str) -> dict:
@@ -18,6 +25,13 @@ def answer(kind: int, payload: dict, mood: str) -> dict:
     if kind == REQUEST_ALLOC:
         refused = {"success": False, "error": "Allocation failed: -12"}
         return refused if mood == "refuse" else {"success": True, "handle": {"region_id": 7, "length": payload["size"]}}
+    if kind == REPORT_STATS:
+        for entry in payload["entries"]:
+            total = {"count": 1, "hit_count": 1, "miss_count": 0, "total_bytes": entry["total_bytes"]}
+            reported[entry["client_id"]] = {"operations": {entry["op_type"]: total}}
+        return {"success": True}
+    if kind == GET_STATS and mood == "live":
+        return {"stats_manager": {"clients": reported}}
     if kind == GET_STATS:
         return json.loads(STATS.read_text())
     return {"success": True}
