@@ -136,7 +136,6 @@ class Loader:
             at = start + lo - load.first
             if job.fault.vanished(index, len(load.keys), job.scene):
                 staged[:, :, at : at + hi - lo] = 0
-                job.slots = job.slots.clone()  # made in vLLM's inference mode, which this thread is not in
                 job.slots[at : at + hi - lo] = -1
                 continue
             found = self._read_chunk(f"{key}@{self._rank}", load.settings.storage_format, job.layers)
