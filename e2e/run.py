@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
@@ -209,6 +210,8 @@ class Flow:
         log_path = self.settings.out / "logs" / f"{spec.name}.log"
         wanted = spec.connector.services if spec.connector and not self.settings.attach else ()
         with ExitStack() as stack:
+            if pool:  # gigabytes of shared memory, which the next engine needs
+                stack.callback(shutil.rmtree, pool, ignore_errors=True)
             services = stack.enter_context(
                 beside(
                     wanted, engine=spec.name, engine_key=plan.key, attempt=self.attempt, ledger=self.ledger,
