@@ -328,7 +328,7 @@ class Flow:
         """Empties a pool of our own, so that it need not hold more than one cell. Never somebody else's store."""
         if self.adapter.has_counters and not self.settings.attach:
             ok, _ = live.client.reset_prefix_cache(external=True)
-            if not ok:
+            if ok is False:
                 self.record("note", text=f"{live.engine.name}: the connector's pool was not emptied after a cell.")
 
     def _say(self, text: str) -> None:

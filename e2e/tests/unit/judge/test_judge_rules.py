@@ -273,3 +273,14 @@ def test_two_cells_share_a_baseline():
         (CELL, Verdict.PASS, KEY),
         ("HND-other", Verdict.PASS, KEY),
     ]
+
+
+def test_a_reset_that_vllm_does_not_confirm_is_shown_by_the_arm():
+    """Up to vLLM 0.25 the reply to /reset_prefix_cache is empty."""
+    recording = Recording()
+    recording.change("reset.local", put(ok=None), arm="external")
+    recording.change("reset.local", put(ok=None), arm="external_again")
+    assert judge(recording.build()).cells[0].verdict.value == "pass"
+    recording.change("metrics.delta", lambda data: data["counters"].pop("local_cache_hit"), arm="external")
+    reasons = {finding.reason for finding in judge(recording.build()).cells[0].findings}
+    assert Reason.RESET_REFUSED in reasons
