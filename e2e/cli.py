@@ -17,6 +17,7 @@ from e2e.base.connector import Adapter
 from e2e.base.errors import EXIT_RIG, EXIT_USAGE, RigError, UsageError
 from e2e.connectors.table import load
 from e2e.grid.cells import Grid, engine_key, expand
+from e2e.settings import device as devices
 from e2e.settings import flags, words
 from e2e.settings.resolve import resolve, resolve_selection
 from e2e.settings.settings import RECORDING
@@ -95,6 +96,61 @@ def faults(
     from e2e.run import run as run_all
 
     return run_all(settings)
+
+
+@app.command()
+def gain(
+    axis: flags.Axis = None,
+    a: flags.SpecA = None,
+    b: flags.SpecB = None,
+    concurrency: flags.AtOnce = None,
+    repeats: flags.Repeats = 10,
+    rounds: flags.GainRounds = 2,
+    cell: flags.Cells = None,
+    connector: flags.Connector = None,
+    lengths: flags.Lengths = None,
+    out: flags.Out = None,
+    model: flags.Model = None,
+    device: flags.Device = None,
+    attention: flags.Attention = None,
+    pool_size: flags.PoolSize = None,
+    kv_cache_size: flags.KvCacheSize = None,
+    start_limit_s: flags.StartLimit = None,
+    request_limit_s: flags.RequestLimit = None,
+    judge: flags.JudgeOnly = None,
+) -> int:
+    """Is a change worth it? Two settings or two connectors, measured in turn and judged against the noise.
+
+    Exit codes as of run: 0 with a figure for every branch, 3 where there is none.
+    """
+    given = dict(locals())
+    from e2e import gain as rooms
+
+    if judge:
+        if not (judge / RECORDING).is_file():
+            raise UsageError(f"{judge} holds no {RECORDING}; give the folder of a comparison.")
+        return rooms.report(judge)
+    if bool(a) != bool(b):
+        raise UsageError("--a and --b go together; give both.")
+    at_once = (1, 8) if concurrency is None else words.lengths(concurrency, flag="--concurrency")
+    wanted = rooms.Wanted(
+        axis=axis[0] if axis else None, values=axis[1:] if axis else (), specs=(a, b) if a and b else (),
+        concurrency=at_once, repeats=repeats, rounds=rounds,
+    )  # fmt: skip
+    settings = resolve(given, argv=sys.argv[1:])
+    _folders.append(settings.out)
+    return rooms.gain(settings, wanted)
+
+
+@app.command()
+def placement(out: flags.Out = None, device: flags.Device = None, quick: flags.Quick = False) -> int:
+    """Check and time the placement kernels. Exit code 1 when one differs from the reference.
+
+    Without a CUDA GPU what can't run is said and left out.
+    """
+    from e2e.kernels import placement as run_both
+
+    return run_both(out or Path("results") / "placement", device=devices.choose(device or "auto"), quick=quick)
 
 
 @app.command()

@@ -77,6 +77,16 @@ KINDS: dict[str, frozenset[str]] = {
         "digest.taken": "engine cell arm request prompt when blocks tokens values",
         "digest.sample": "engine cell arm request prompt layer kv head block expected found",
         "fault.fired": "engine cell arm fault count",
+        # gain: what is compared, and single measurements. mode: "axis" (one engine, chosen per request) | "specs" (two
+        # connectors on alternating engines). names: {"a", "b"}: what each side is. pairs: [{"branch", "a", "b"}], cell
+        # ids. double: was it the embedded connector.
+        "gain.plan": "mode axis names pairs concurrency lengths repeats rounds double device attempt",
+        # side: "a" | "b" | "a2", which is a once more, for the noise. number: equal for the sides of one pair.
+        # ttft_s: client seconds per request; server: TTFT {"sum_s", "count"}; local, external: tokens by vLLM's count,
+        # None where it has none; expected: external tokens predicted.
+        "gain.sample": "branch side engine concurrency length round number order ttft_s server local external expected",
+        # counted by the profiler over so many requests, none of them timed; counts: see inside/profile.py
+        "gain.launches": "branch side engine length requests counts",
         # something worth reading that no rule judges
         "note": "text",
     }.items()

@@ -83,3 +83,18 @@ NightFolder = Annotated[Path, typer.Argument(help="Folder of a night of scripts/
 History = Annotated[
     Path | None, typer.Option(help="Folder of earlier nights [default: the one that DIR lies in].", metavar="DIR")
 ]
+Axis = Annotated[
+    tuple[str, str, str] | None,
+    typer.Option(help="Compare two values of an axis, such as placement index kernel.", metavar="AXIS A B"),
+]
+SpecA = Annotated[str | None, typer.Option("--a", help="Compare this connector ...", metavar="NAME|FILE.toml")]
+SpecB = Annotated[str | None, typer.Option("--b", help="... with this one.", metavar="NAME|FILE.toml")]
+AtOnce = Annotated[
+    str | None, typer.Option("--concurrency", help="Requests at once [default: 1,8].", metavar="n,n,...")
+]
+Repeats = Annotated[int, typer.Option(help="Pairs per length, concurrency and round.", metavar="N", min=2)]
+GainRounds = Annotated[int, typer.Option("--rounds", help="Engine starts per side of --a and --b.", min=1, metavar="N")]
+JudgeOnly = Annotated[
+    Path | None, typer.Option("--judge", help="Judge a recorded comparison again; nothing is run.", metavar="DIR")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Fewer shapes in the benchmark.")]

@@ -37,12 +37,13 @@ def grid(word: str) -> tuple[Product, ...]:
     return parse_grid(content, source=word)
 
 
-def lengths(word: str) -> tuple[int, ...]:
-    """``385,1041``: prompt lengths in tokens."""
+def lengths(word: str, *, flag: str = "--lengths") -> tuple[int, ...]:
+    """``385,1041``: prompt lengths in tokens, or another list of numbers."""
     parts = [part.strip() for part in word.split(",")]
     bad = [part for part in parts if not (part.isascii() and part.isdigit())]
     if bad:
-        raise SettingsError(f"--lengths: {bad[0]!r} is no number of tokens; write --lengths 385,1041.")
+        example = f"tokens; write {flag} 385,1041." if flag == "--lengths" else f"requests; write {flag} 1,8."
+        raise SettingsError(f"{flag}: {bad[0]!r} is no number of {example}")
     return tuple(int(part) for part in parts)
 
 

@@ -1,0 +1,348 @@
+"""``maru-e2e gain``: is a change worth it? Two settings, or two connectors, measured in turn and judged against noise.
+
+With an axis, both settings run on one engine, chosen per request; with two connectors, engines alternate. Side ``a2``
+is ``a`` once more: how far it is from ``a`` is the noise. Every setting is first proven by the exact oracle.
+"""
+
+from __future__ import annotations
+
+import platform
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from e2e.base.cell import Cell
+from e2e.base.connector import Adapter, missing
+from e2e.base.errors import EngineError, SettingsError, UsageError
+from e2e.base.event import ARMS, Record
+from e2e.connectors.table import load
+from e2e.grid.axes import axis as axis_of
+from e2e.grid.cells import by_engine, expand
+from e2e.judge.gain import judge_gain
+from e2e.observe.metrics import Snapshot
+from e2e.plan import KeyPlan, plan
+from e2e.recording.journal import Journal, read
+from e2e.replay.paired import Sender, until
+from e2e.replay.prompts import Prompt, build_prompts, folder_tokenizer, read_documents
+from e2e.report import gain as report_gain
+from e2e.run import PROMPTS, Flow, Live, shared_memory
+from e2e.settings.settings import RECORDING, Settings
+from e2e.settings.world import state_dir
+from e2e.stack.ledger import Ledger
+from e2e.stack.model import prepare_model
+from e2e.stack.model_facts import model_facts
+from e2e.stack.reaper import reap
+
+#: Within one pair each order of the sides comes equally often.
+ORDERS = (("a", "b", "a2"), ("b", "a2", "a"), ("a2", "a", "b"), ("a2", "b", "a"), ("b", "a", "a2"), ("a", "a2", "b"))
+#: Requests whose launches are counted, per side and length.
+PROFILED = 3
+#: Room in the KV cache beside the prompts that run at once.
+KV_SPARE = 1.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """``axis`` with two ``values``, or two ``specs`` (names or TOML files). ``repeats``: pairs per length, concurrency
+    and round; ``rounds``: engine starts per side where engines alternate."""
+
+    axis: str | None = None
+    values: tuple[str, ...] = ()
+    specs: tuple[str, ...] = ()
+    concurrency: tuple[int, ...] = (1, 8)
+    repeats: int = 10
+    rounds: int = 2
+
+    def __post_init__(self) -> None:
+        if bool(self.axis) == bool(self.specs):
+            raise SettingsError("gain compares --axis NAME VALUE VALUE, or --a with --b; give one of the two.")
+        if self.axis and len(self.values) != 2:
+            raise SettingsError(f"--axis {self.axis} takes two values, such as --axis placement index kernel.")
+        if self.axis:
+            for value in self.values:
+                axis_of(self.axis).parse(value)
+        if min(self.concurrency) < 1 or max(self.concurrency) > 64:
+            raise SettingsError("--concurrency takes numbers from 1 to 64, such as 1,8.")
+
+
+def gain(settings: Settings, wanted: Wanted) -> int:
+    """Measures, judges, reports; returns the exit code of the contract."""
+    for left in reap(state_dir=state_dir()):
+        print(f"cleaned up after run {left.run_id}")
+    sides = {"a": wanted.specs[0], "b": wanted.specs[-1]} if wanted.specs else {"a": settings.connector}
+    adapters = {side: load(name, pool_bytes=settings.pool_bytes) for side, name in sides.items()}
+    for adapter in adapters.values():
+        if why := missing(adapter, device=settings.device):
+            raise SettingsError(f"connector {adapter.name}: {why}")
+    model = prepare_model(settings.model)
+    run_id = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:8]}"
+    with Ledger(run_id=run_id, state_dir=state_dir()) as ledger, Journal(settings.recording) as journal:
+        documents = read_documents(PROMPTS.glob("*.txt"))
+        flows = {
+            side: Flow(settings, adapter, journal.record, 1, run_id, model, documents, ledger=ledger)
+            for side, adapter in adapters.items()
+        }
+        (AxisGain if wanted.axis else SpecGain)(wanted, flows, journal.record).run()
+        journal.record("run.end", attempt=1)
+    return report(settings.out)
+
+
+def report(folder: Path) -> int:
+    """From the recording alone; also ``maru-e2e gain --judge DIR``."""
+    events = read(folder / RECORDING)
+    found = judge_gain(events)
+    if found is None:
+        raise UsageError(f"{folder} holds no comparison; make one with maru-e2e gain.")
+    report_gain.write(found, events, folder)
+    return found.exit_code
+
+
+@dataclass
+class _Gain:
+    wanted: Wanted
+    flows: Mapping[str, Flow]
+    record: Record
+    numbers: Iterator[int] = field(default_factory=lambda: iter(range(1 << 40)))
+
+    @property
+    def flow(self) -> Flow:
+        return self.flows["a"]
+
+    @property
+    def settings(self) -> Settings:
+        return self.flow.settings
+
+    def cells(self, adapter: Adapter, grid: Mapping[str, Sequence[object]]):
+        """The grid narrowed by --cell; loads are asynchronous everywhere, so that overlap is compared with its like."""
+        known = {name: tuple(values) for name, values in grid.items() if name in adapter.axes}
+        if "load" in adapter.axes:
+            known["load"] = ("async",)
+        selection = replace(self.settings.selection, grid=(known,))
+        return expand(selection, adapter, defaults=self.settings.axis_defaults, fixed=self.settings.axis_fixed)
+
+    def planned(self, flow: Flow, key: str, cells: Sequence[Cell]) -> KeyPlan:
+        """As for a run, with room for all prompts that run at once; journaled."""
+        facts = model_facts(flow.model)
+        made = plan(key, cells, settings=flow.settings, adapter=flow.adapter, model=facts, shared=shared_memory())
+        if made.bytes_per_token and not flow.settings.kv_cache_bytes:
+            at_once = max(self.wanted.concurrency) * (max(made.lengths.lengths) + 2 * made.block_size)
+            room = int(max(at_once, made.tokens) * KV_SPARE) * made.bytes_per_token
+            made = replace(made, settings=flow.settings.model_copy(update={"kv_cache_bytes": room}))
+        for cell in cells:
+            self.record("plan.cell", **made.event(cell, attempt=1))
+        return made
+
+    def prompts(self, planned: KeyPlan, branch: str) -> dict[int, list[Prompt]]:
+        """Length in tokens -> as many prompts as run at once, each with its own nonce."""
+        encode = folder_tokenizer(Path(self.flow.model))
+        each = max(self.wanted.concurrency)
+        return {
+            n: build_prompts(
+                self.flow.documents, encode, lengths=[n] * each, nonce=f"{self.flow.run_id}/gain/{branch}/{n}"
+            )
+            for n in dict.fromkeys(planned.lengths.lengths)
+        }
+
+    def prove(self, flow: Flow, planned: KeyPlan, live: Live, cell: Cell) -> None:
+        """All arms of the exact oracle: only what is right may be fast."""
+        place = {"cell": cell.id, "engine": live.engine.name, "attempt": 1}
+        flow._say(f"proving {cell.id}")
+        self.record("cell.begin", **place)
+        flow._arms(planned, live, cell, ARMS)
+        self.record("cell.end", **place)
+
+    def sender(self, flow: Flow, live: Live, branch: str, cell: Cell) -> Sender:
+        salt = f"{flow.run_id}.gain.{branch}.{cell.id}"
+        return Sender(live.client, salt, flow.adapter.request_params(cell), flow.settings.request_limit_s)
+
+    def sample(self, sender: Sender, live: Live, prompts: Sequence[Prompt], expected: int, **about: object) -> None:
+        sender.forget_local()
+
+        def metrics() -> Snapshot:
+            return Snapshot.parse(live.client.metrics())
+
+        before = metrics()
+        answers = sender.send(prompts)
+        after = until(metrics, lambda now: now.ttft_count >= before.ttft_count + len(prompts))
+        counted = after.since(before)
+        self.record(
+            "gain.sample", engine=live.engine.name, concurrency=len(prompts), length=len(prompts[0]),
+            ttft_s=[(answer.first_ns - answer.sent_ns) / 1e9 for answer in answers],
+            server={"sum_s": after.ttft_sum - before.ttft_sum, "count": after.ttft_count - before.ttft_count},
+            local=_either(counted, "local_cache_hit", "local_hits"),
+            external=_either(counted, "external_kv_transfer", "external_hits"),
+            expected=expected * len(prompts), **about,
+        )  # fmt: skip
+
+    def launches(self, sender: Sender, live: Live, prompts: Sequence[Prompt], **about: object) -> None:
+        """Counted over requests of their own: a profiled request is slower."""
+        try:
+            live.client.collective_rpc("rig_profile", True)
+            for prompt in prompts[:1] * PROFILED:
+                sender.forget_local()
+                sender.send([prompt])
+            counts = live.client.collective_rpc("rig_profile", False)[0]
+        except EngineError as error:
+            self.record("note", text=f"Launches were not counted: {error}")
+            return
+        self.record(
+            "gain.launches", engine=live.engine.name, length=len(prompts[0]), requests=PROFILED, counts=counts, **about
+        )
+
+    def begin(self, mode: str, names: Mapping[str, str], pairs: Sequence[Mapping[str, str]]) -> None:
+        self.record(
+            "gain.plan", mode=mode, axis=self.wanted.axis, names=dict(names), pairs=list(pairs),
+            concurrency=list(self.wanted.concurrency), lengths=list(self.settings.lengths), repeats=self.wanted.repeats,
+            rounds=1 if mode == "axis" else self.wanted.rounds, device=self.settings.device, attempt=1,
+            double=any(flow.adapter.name == "embedded" for flow in self.flows.values()), machine=platform.platform(),
+        )  # fmt: skip
+
+
+class AxisGain(_Gain):
+    """Both settings of each branch on one engine, request by request."""
+
+    def run(self) -> None:
+        axis, values, adapter = self.wanted.axis, self.wanted.values, self.flow.adapter
+        if axis not in adapter.axes or axis in adapter.engine_axes:
+            raise SettingsError(
+                f"connector {adapter.name} can't choose {axis} per request; compare two connector files, --a and --b."
+            )
+        grid = {
+            "layout": ("NHD", "HND"), "storage_format": ("chunkwise", "layerwise"), "overlap": ("off", "on"),
+            "placement": ("index",), axis: values,
+        }  # fmt: skip
+        found = self.cells(adapter, grid).require_cells()
+        self.flow.begin(found)
+        pairs = [pair for pair in _pairs(found.cells, axis).items() if {*pair[1]} == {*values}]
+        if not pairs:
+            raise SettingsError(f"no pair of cells differs in {axis} alone; widen --cell.")
+        a, b = values
+        self.begin("axis", {"a": a, "b": b}, [{"branch": name, "a": at[a].id, "b": at[b].id} for name, at in pairs])
+        for key, cells in by_engine([cell for _, at in pairs for cell in at.values()], adapter).items():
+            mine = [(name, {"a": at[a], "b": at[b], "a2": at[a]}) for name, at in pairs if at[a] in cells]
+            try:
+                self._engine_key(key, cells, mine)
+            except EngineError as error:
+                self.flow._say(f"{key}: {error}")
+
+    def _engine_key(self, key: str, cells: Sequence[Cell], pairs: Sequence[tuple[str, Mapping[str, Cell]]]) -> None:
+        planned = self.planned(self.flow, key, cells)
+        self.flow._baseline(planned)
+        with self.flow._engine(planned, "connector") as live:
+            for cell in cells:
+                self.prove(self.flow, planned, live, cell)
+                self.flow._forget(live)
+            for branch, sides in pairs:
+                self._branch(planned, live, branch, sides)
+                self.flow._forget(live)
+
+    def _branch(self, planned: KeyPlan, live: Live, branch: str, sides: Mapping[str, Cell]) -> None:
+        self.flow._say(f"measuring {branch}")
+        senders = {side: self.sender(self.flow, live, branch, cell) for side, cell in sides.items()}
+        rule = planned.hit_rule(sides["a"])
+        for length, prompts in self.prompts(planned, branch).items():
+            for side in ("a", "b"):
+                senders[side].store(prompts)
+            about = {"branch": branch, "round": 1}
+            for at_once in self.wanted.concurrency:
+                for side in ("a", "b"):  # not measured: the first of its shape may compile something
+                    senders[side].forget_local()
+                    senders[side].send(prompts[:at_once])
+                for repeat in range(self.wanted.repeats):
+                    chosen = [prompts[(repeat + i) % len(prompts)] for i in range(at_once)]
+                    number = next(self.numbers)
+                    for place, side in enumerate(ORDERS[number % len(ORDERS)]):
+                        self.sample(
+                            senders[side], live, chosen, rule.external(length), **about, side=side, number=number,
+                            order=place,
+                        )  # fmt: skip
+            for side in ("a", "b"):
+                self.launches(senders[side], live, prompts, branch=branch, side=side)
+
+
+class SpecGain(_Gain):
+    """Two connectors, each in turn on an engine of its own, several times over."""
+
+    def run(self) -> None:
+        grids = {side: self.cells(flow.adapter, {"layout": ("NHD", "HND")}) for side, flow in self.flows.items()}
+        by_id = {side: {cell.id: cell for cell in grid.require_cells().cells} for side, grid in grids.items()}
+        shared = [name for name in by_id["a"] if name in by_id["b"]]
+        if not shared:
+            raise SettingsError("the two connectors have no cell in common; narrow both with --cell.")
+        self.flow.begin(grids["a"])
+        cells = {name: {side: _named(by_id[side][name], side) for side in ("a", "b")} for name in shared}
+        names = {side: flow.adapter.name for side, flow in self.flows.items()}
+        if names["a"] == names["b"]:
+            names = {side: Path(spec).stem for side, spec in zip("ab", self.wanted.specs, strict=True)}
+        self.begin("specs", names, [{"branch": n, "a": at["a"].id, "b": at["b"].id} for n, at in cells.items()])
+        for name, at in cells.items():
+            try:
+                self._cell(name, at)
+            except EngineError as error:
+                self.flow._say(f"{name}: {error}")
+
+    def _cell(self, branch: str, cells: Mapping[str, Cell]) -> None:
+        planned = {}
+        for side, cell in cells.items():
+            planned[side] = self.planned(self.flows[side], cell.id, [cell])
+            self.flows[side]._baseline(planned[side])
+        if planned["a"].lengths.lengths != planned["b"].lengths.lengths:
+            raise SettingsError("the two connectors are served at different prompt lengths; give both with --lengths.")
+        prompts = self.prompts(planned["a"], branch)
+        proven: set[str] = set()
+        for turn in range(1, self.wanted.rounds + 1):
+            for place, side in enumerate(ORDERS[turn % len(ORDERS)]):
+                one = side[0]
+                with self._measured(one, planned[one]) as live:
+                    if one not in proven:
+                        self.prove(self.flows[one], planned[one], live, cells[one])
+                        proven.add(one)
+                    self._turn(branch, side, planned[one], live, prompts, turn=turn, order=place)
+
+    @contextmanager
+    def _measured(self, side: str, planned: KeyPlan) -> Iterator[Live]:
+        flow = self.flows[side]
+        flow.started = max(each.started for each in self.flows.values())  # names stay unique among both
+        with flow._engine(planned, "connector") as live:
+            yield live
+
+    def _turn(self, branch, side, planned, live, prompts, *, turn: int, order: int) -> None:
+        self.flow._say(f"measuring {branch}, {side}, turn {turn}")
+        cell = planned.cells[0]
+        sender = self.sender(self.flows[side[0]], live, branch, cell)
+        number = 0
+        for length, same in prompts.items():
+            expected = planned.hit_rule(cell).external(length)
+            sender.store(same)
+            for at_once in self.wanted.concurrency:
+                sender.forget_local()
+                sender.send(same[:at_once])
+                for repeat in range(self.wanted.repeats):
+                    chosen = [same[(repeat + i) % len(same)] for i in range(at_once)]
+                    number += 1
+                    self.sample(
+                        sender, live, chosen, expected, branch=branch, round=turn, side=side, number=number, order=order
+                    )
+            if side != "a2" and turn == 1:
+                self.launches(sender, live, same, branch=branch, side=side)
+
+
+def _pairs(cells: Sequence[Cell], axis: str) -> dict[str, dict[str, Cell]]:
+    """Branch (the id without the axis) -> value of the axis -> cell."""
+    pairs: dict[str, dict[str, Cell]] = {}
+    for cell in cells:
+        rest = {name: value for name, value in cell.settings.items() if name not in (axis, "release_after_layers")}
+        branch = replace(cell, settings=rest, named=tuple(name for name in cell.named if name not in (axis, "load"))).id
+        pairs.setdefault(branch, {})[str(cell.settings[axis])] = cell
+    return pairs
+
+
+def _named(cell: Cell, side: str) -> Cell:
+    return replace(cell, settings={**cell.settings, "connector": side}, named=(*cell.named, "connector"))
+
+
+def _either(counted: Mapping[str, float], *names: str) -> int | None:
+    return next((int(counted[name]) for name in names if name in counted), None)

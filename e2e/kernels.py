@@ -1,0 +1,46 @@
+"""``maru-e2e placement``: regression and benchmark of the placement kernels, in a Python that has torch.
+
+The rig itself never imports torch, so both run in processes of their own: e2e.inside.placement.regression and .bench.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from e2e.base.errors import EXIT_CORRUPT, EXIT_PASS, RigError, SettingsError
+
+#: Wall limit of each of the two, in seconds.
+LIMIT_S = 1800.0
+
+
+def placement(out: Path, *, device: str, quick: bool, limit_s: float = LIMIT_S, python: str = sys.executable) -> int:
+    """Writes regression.json and, on a GPU, bench.json into ``out``, prints both tables. 0, or 1 for a mismatch."""
+    if out.exists() and not out.is_dir():
+        raise SettingsError(f"--out: {out} is a file; give a folder.")
+    out.mkdir(parents=True, exist_ok=True)
+    result = out / "regression.json"
+    _run("regression", ["--device", device, "--out", str(result)], python=python, limit_s=limit_s)
+    ok = bool(json.loads(result.read_text())["ok"])
+    if device == "cuda":
+        _run(
+            "bench", ["--out", str(out / "bench.json"), *(["--quick"] if quick else [])], python=python, limit_s=limit_s
+        )
+    else:
+        print("Not run, for want of a CUDA GPU: the benchmark, and the kernels that only a GPU has.")
+    print(f"regression: {'all as the reference' if ok else 'MISMATCH'}; files are in {out}")
+    return EXIT_PASS if ok else EXIT_CORRUPT
+
+
+def _run(module: str, arguments: Sequence[str], *, python: str, limit_s: float) -> None:
+    """Its output is ours. A mismatch (exit code 1 with a result) is no failure of the run; anything else is."""
+    command = [python, "-m", f"e2e.inside.placement.{module}", *arguments]
+    try:
+        code = subprocess.run(command, timeout=limit_s, check=False).returncode
+    except subprocess.TimeoutExpired as error:
+        raise RigError(f"the placement {module} took more than {limit_s:g} s; is the GPU busy?") from error
+    if code not in (0, 1) or not Path(arguments[arguments.index("--out") + 1]).is_file():
+        raise RigError(f"the placement {module} failed with exit code {code}; see its words above.")
