@@ -13,7 +13,8 @@ Evidence = Mapping[str, object]
 def sentence(finding: Finding) -> str:
     """What the reason means, then what was seen: ``The engine crashed: OutOfMemoryError (HND.connector.1, run).``"""
     detail = _DETAILS.get(finding.reason, _listed)(finding.evidence)
-    meaning = finding.reason.sentence[0].upper() + finding.reason.sentence[1:]
+    text = finding.reason.sentence
+    meaning = text if text.startswith("vLLM") else text[0].upper() + text[1:]
     return f"{meaning}: {detail.rstrip('.')}." if detail else f"{meaning}."
 
 
@@ -109,6 +110,40 @@ def _setting(seen: Evidence) -> str:
     return _join(_where(seen), f"{seen.get('axis')} is {found}, {wanted} was asked for")
 
 
+#: What a pattern of judge/classify means; ``{...}`` are its details.
+_PATTERNS = {
+    "axes_swapped": "token and head axes are swapped",
+    "shifted_by_n_slots": "it is shifted by {slots} slots",
+    "neighbour_layer": "it is the KV of the layer {delta:+d} from it",
+    "kv_swapped": "K and V are swapped",
+    "stale": "it is the KV of prompt {of_prompt}",
+    "zeros": "it is all zeros",
+    "not_written": "nothing was written there: it still holds what the overwrite left",
+    "truncated_tail": "nothing was written from token {from_token} on",
+    "heads_permuted": "heads are permuted ({heads})",
+    "bit_flips": "{flips} bits are flipped",
+    "reinterpreted": "the values are of another scale or dtype",
+    "unknown": "no known pattern fits",
+}
+
+
+def _digest(seen: Evidence) -> str:
+    """In vLLM's letters: L layer, C the K or V half, H head, B block of the request, N tokens."""
+    if "layer" not in seen:
+        return _missing(seen)
+    try:
+        pattern = _PATTERNS[str(seen.get("pattern"))].format_map(seen)
+    except (KeyError, ValueError):
+        pattern = str(seen.get("pattern"))
+    share = float(seen["wrong_share"]) if isinstance(seen.get("wrong_share"), float) else 0.0
+    return _join(
+        _where(seen),
+        f"first wrong at L {seen['layer']}, C {seen['kv']}, H {seen['head']}, B {seen['block']} (N {seen['token']} to "
+        f"{int(str(seen['token_end'])) - 1}); {seen['wrong_pages']} of {seen['pages']} pages ({share:.2%}) in "
+        f"{seen['wrong_layers']} of {seen['layers']} layers; {pattern}",
+    )
+
+
 def _listed(seen: Evidence) -> str:
     where = _where(seen)
     rest = {k: v for k, v in seen.items() if k not in ("engine", "arm", "prompt", "prompts") and v is not None}
@@ -124,8 +159,9 @@ _DETAILS: dict[Reason, Callable[[Evidence], str]] = {
             Reason.FIRST_ANSWER_DIFFERS,
             Reason.UNSTABLE_REFERENCE,
         ),
-        lambda seen: _difference(seen) if "position" in seen else _missing(seen),
+        lambda seen: _difference(seen) if "position" in seen else _digest(seen),
     ),
+    Reason.DIGEST_DIFFERS: _digest,
     **dict.fromkeys((Reason.NO_HIT, Reason.PARTIAL_HIT, Reason.COLD_NOT_COLD, Reason.LOCAL_HIT_DIFFERS), _hit),
     Reason.SOURCES_DISAGREE: _disagree,
     **dict.fromkeys((Reason.COUNTERS_MISSING, Reason.NOT_RUN, Reason.NO_BASELINE, Reason.ANSWER_INCOMPLETE), _missing),
