@@ -127,19 +127,23 @@ _PATTERNS = {
 }
 
 
+_PLACE = (
+    "layer", "head", "block", "token", "token_end", "wrong_pages", "pages", "wrong_share", "wrong_layers", "layers",
+)  # fmt: skip
+
+
 def _digest(seen: Evidence) -> str:
     """In vLLM's letters: L layer, C the K or V half, H head, B block of the request, N tokens."""
-    if "layer" not in seen:
+    if any(not isinstance(seen.get(key), (int, float)) for key in _PLACE):
         return _missing(seen)
     try:
         pattern = _PATTERNS[str(seen.get("pattern"))].format_map(seen)
     except (KeyError, ValueError):
         pattern = str(seen.get("pattern"))
-    share = float(seen["wrong_share"]) if isinstance(seen.get("wrong_share"), float) else 0.0
     return _join(
         _where(seen),
-        f"first wrong at L {seen['layer']}, C {seen['kv']}, H {seen['head']}, B {seen['block']} (N {seen['token']} to "
-        f"{int(str(seen['token_end'])) - 1}); {seen['wrong_pages']} of {seen['pages']} pages ({share:.2%}) in "
+        f"first wrong at L {seen['layer']}, C {seen.get('kv')}, H {seen['head']}, B {seen['block']} (N {seen['token']} to "
+        f"{seen['token_end'] - 1}); {seen['wrong_pages']} of {seen['pages']} pages ({seen['wrong_share']:.2%}) in "
         f"{seen['wrong_layers']} of {seen['layers']} layers; {pattern}",
     )
 
