@@ -142,8 +142,8 @@ def _digest(seen: Evidence) -> str:
         pattern = str(seen.get("pattern"))
     return _join(
         _where(seen),
-        f"first wrong at L {seen['layer']}, C {seen.get('kv')}, H {seen['head']}, B {seen['block']} (N {seen['token']} to "
-        f"{seen['token_end'] - 1}); {seen['wrong_pages']} of {seen['pages']} pages ({seen['wrong_share']:.2%}) in "
+        f"first wrong at L {seen['layer']}, C {seen.get('kv')}, H {seen['head']}, B {seen['block']} (N {seen['token']} "
+        f"to {seen['token_end'] - 1}); {seen['wrong_pages']} of {seen['pages']} pages ({seen['wrong_share']:.2%}) in "
         f"{seen['wrong_layers']} of {seen['layers']} layers; {pattern}",
     )
 
