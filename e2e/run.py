@@ -221,7 +221,7 @@ class Flow:
             if wanted:
                 spec = replace(spec, connector=spec.connector.placed(services.addresses))
             engine = stack.enter_context(self._launcher().start(spec, log_path=log_path, record=self.record))
-            stack.enter_context(services.watched(engine.stop))
+            stack.enter_context(services.watched(lambda: engine.stop(limit_s=3.0)))
             engine.wait_ready(self.settings.start_limit_s)
             client = EngineClient(engine.url, timeout_s=self.settings.request_limit_s)
             build = spec.connector.build if spec.connector else {}

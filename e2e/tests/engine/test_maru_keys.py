@@ -23,10 +23,7 @@ maru_kv_chunk_tokens = 256
 OVERLAP = ("maru_use_layerwise = true", "maru_async_load = true", "maru_overlap_load_with_compute = true")
 
 
-@pytest.mark.parametrize(
-    ("layout", "keys"),
-    [("NHD", ("maru_use_layerwise = true",)), ("HND", ("maru_async_load = true",)), ("NHD", OVERLAP)],
-)
+@pytest.mark.parametrize(("layout", "keys"), [("HND", ("maru_async_load = true",)), ("NHD", OVERLAP)])
 def test_engine_defaults_by_marus_keys_pass(rig, tmp_path, layout, keys):
     connector = tmp_path / "maru.toml"
     connector.write_text(TOML.format(keys="\n".join(keys)))
