@@ -265,6 +265,7 @@ def _cure(cause: str) -> str:
     known = {
         "no space left": "make room (docker system df shows what takes it)",
         "port is already allocated": "start again, another port will be chosen",
+        "address already in use": "start again, another port will be chosen",
         "bind source path does not exist": "the Docker engine must see this machine's files",
         "could not select device driver": "install the NVIDIA container toolkit, or use --device cpu",
     }
