@@ -1,0 +1,61 @@
+"""Recordings of real runs on one NVIDIA H200 (vLLM 0.23.0, torch 2.11, SmolLM2-135M, bfloat16), judged again.
+
+Digests were left out to keep them small: what is seen here is the exact oracle alone.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from e2e.base.event import Event
+from e2e.base.gain import WITHIN
+from e2e.base.verdict import Reason, Verdict
+from e2e.judge import judge
+from e2e.judge.gain import judge_gain
+
+FOLDER = Path(__file__).resolve().parents[2] / "recordings" / "h200"
+CLEAN = ("HND-chunkwise-overlap_off-index", "HND-chunkwise-overlap_on-kernel")
+DEFECT = "HND-chunkwise-overlap_on-kernel-fault_physical_view_omitted"
+
+
+def _events(name: str) -> list[Event]:
+    with gzip.open(FOLDER / name, "rt", encoding="utf-8") as lines:
+        return [Event(e["kind"], e["data"], e["t_ns"]) for e in map(json.loads, lines)]
+
+
+@pytest.fixture(scope="module")
+def defect() -> list[Event]:
+    return _events("defect.jsonl.gz")
+
+
+def test_the_original_defect_on_a_gpu(defect):
+    """The kernel reads head count and page size swapped under HND: fast, HTTP 200, wrong text."""
+    cells = {cell.id: cell for cell in judge(defect).cells}
+    for name in CLEAN:
+        assert cells[name].verdict is Verdict.PASS
+        assert cells[name].oracle.max_logprob_diff == 0
+        assert cells[name].first_generation == "identical"
+        assert cells[name].hits.predicted == cells[name].hits.engine == cells[name].hits.connector == 6144
+        assert cells[name].ttft.speedup > 1
+    found = cells[DEFECT]
+    assert (found.verdict, found.reason) == (Verdict.CORRUPT, Reason.TOKENS_DIFFER)
+    assert found.ttft.speedup is None
+    assert found.ttft.claimed_speedup == pytest.approx(1.727, abs=0.001)
+    assert found.hits.engine == 6144, "vLLM's counters saw nothing"
+
+
+def test_without_its_baseline_nothing_passes(defect):
+    alone = [event for event in defect if "baseline" not in str(event.data.get("engine", ""))]
+    assert all(cell.verdict is not Verdict.PASS for cell in judge(alone).cells)
+
+
+def test_gain_of_the_kernel_over_indexing_is_within_the_noise():
+    answers = {(a.branch, a.concurrency, a.length): a for a in judge_gain(_events("gain.jsonl.gz")).answers}
+    assert ("HND-chunkwise-overlap_on", 8, None) in answers
+    overall = [answer for answer in answers.values() if answer.length is None]
+    assert overall
+    assert {answer.answer for answer in overall} == {WITHIN}
