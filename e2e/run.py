@@ -64,7 +64,10 @@ def run(settings: Settings) -> int:
     if why := None if settings.attach else missing(adapter, device=settings.device):
         raise SettingsError(f"connector {adapter.name}: {why}")
     grid = expand(
-        settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed
+        settings.selection,
+        adapter,
+        defaults=settings.axis_defaults,
+        fixed={**settings.axis_fixed, **attached(settings)},
     ).require_cells()
     if settings.self_test:
         grid = with_faults(grid, settings, adapter)
@@ -87,6 +90,17 @@ def run(settings: Settings) -> int:
             flow.engine_key(key, cells)
         journal.record("run.end", attempt=attempt)
     return report(settings.out, strict=settings.strict)
+
+
+def attached(settings: Settings) -> dict[str, object]:
+    """Axes that an engine of somebody else has fixed, as its worker tells; none where it can't be asked."""
+    if not settings.attach:
+        return {}
+    try:
+        (info, *_) = EngineClient(settings.attach).collective_rpc("rig_info")
+    except EngineError:
+        return {}
+    return {name: info[name] for name in ("layout", "block_size") if name in info}
 
 
 def with_faults(grid: Grid, settings: Settings, adapter: Adapter) -> Grid:

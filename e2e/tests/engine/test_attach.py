@@ -1,0 +1,29 @@
+"""An engine of somebody else: nothing is started or stopped, and its layout is taken as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e.connectors.table import load
+from e2e.grid.cells import expand
+from e2e.grid.selection import Selection
+from e2e.tests.engine.engines import engine
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+
+
+def test_cells_on_an_attached_engine(rig, tmp_path) -> None:
+    adapter = load("embedded", pool_bytes=512 << 20)
+    cell = expand(Selection(), adapter).cells[0]
+    connector = adapter.config(cell, pool_dir=str(tmp_path / "pool"), block_size=16)
+    with engine(tmp_path, connector=connector, layout="NHD") as client:
+        cells = ("--cell", "overlap=on,storage_format=layerwise", "--cell", "overlap=off,placement=index")
+        ran = rig("--attach", client.url, *cells, out=tmp_path / "out")
+        assert client.health(), "it is not ours to stop"
+    assert ran.code == 0, ran.said
+    assert {cell["verdict"] for cell in ran.cells.values()} == {"pass"}
+    assert {cell["effective"]["layout"] for cell in ran.cells.values()} == {"NHD"}
+    assert {cell["oracle"]["kind"] for cell in ran.cells.values()} == {"split_matched"}
+    assert all(cell["hits"]["engine"] == cell["hits"]["predicted"] > 0 for cell in ran.cells.values())
+    # what can't be seen without an engine of our own is said
+    assert all("first answer" in {spot["fault_class"] for spot in cell["blind"]} for cell in ran.cells.values())
