@@ -118,6 +118,9 @@ def with_faults(grid: Grid, settings: Settings, adapter: Adapter) -> Grid:
         prompts=len(planned.lengths.lengths),
     )  # fmt: skip
     made, left_out = planted(grid.cells, settings.faults, shape, around=not plants_faults(adapter))
+    if not made:
+        cell, why = left_out[0]
+        raise SettingsError(f"no fault is left to plant ({cell.id}: {why.rstrip('.')}); widen --cell or --fault.")
     invalid = tuple(Invalid(cell, why) for cell, why in left_out)
     return replace(grid, cells=(*twins(grid.cells, settings.rounds), *made), invalid=(*grid.invalid, *invalid))
 
@@ -241,7 +244,8 @@ class Flow:
             build = spec.connector.build if spec.connector else {}
             config = observe_engine(client, spec.name, self.record, build=build)
             check_room(plan, config["effective"])
-            encode = folder_tokenizer(Path(self.model)) if Path(self.model).is_dir() else client.tokenize
+            local = bool(self.model) and Path(self.model).is_dir()
+            encode = folder_tokenizer(Path(self.model)) if local else client.tokenize
             if not plan.prompts:
                 nonce = f"{self.run_id}/{self.attempt}/{plan.key}"
                 plan.prompts.extend(build_prompts(self.documents, encode, lengths=plan.lengths.lengths, nonce=nonce))
