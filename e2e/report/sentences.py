@@ -167,6 +167,9 @@ _DETAILS: dict[Reason, Callable[[Evidence], str]] = {
     ),
     Reason.DIGEST_DIFFERS: _digest,
     **dict.fromkeys((Reason.NO_HIT, Reason.PARTIAL_HIT, Reason.COLD_NOT_COLD, Reason.LOCAL_HIT_DIFFERS), _hit),
+    Reason.STORE_FAILED: lambda seen: _join(
+        _where(seen), f"{seen.get('chunks')} chunks found no room in its pool; {seen.get('cure')}"
+    ),
     Reason.SOURCES_DISAGREE: _disagree,
     **dict.fromkeys((Reason.COUNTERS_MISSING, Reason.NOT_RUN, Reason.NO_BASELINE, Reason.ANSWER_INCOMPLETE), _missing),
     **dict.fromkeys((Reason.ENGINE_REFUSED, Reason.ENGINE_CRASHED, Reason.ENGINE_HUNG, Reason.REQUEST_FAILED), _failed),

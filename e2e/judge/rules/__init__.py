@@ -18,6 +18,7 @@ from e2e.judge.rules import (
     hits,
     loads,
     preparation,
+    stored,
 )
 from e2e.judge.view import CellView
 
@@ -26,6 +27,6 @@ Rule = Callable[[CellView], list[Finding]]
 RULES: dict[str, Rule] = {
     module.RULE: module.check
     for module in (
-        failed, complete, exact, coarse, digests, hits, counters, preparation, effective, loads, fault, blind,
+        failed, complete, exact, coarse, digests, stored, hits, counters, preparation, effective, loads, fault, blind,
     )
 }  # fmt: skip

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 
 def test_cells_on_an_attached_engine(rig, tmp_path) -> None:
-    adapter = load("embedded", pool_bytes=512 << 20)
+    adapter = load("embedded", pool_bytes=1 << 30)
     cell = expand(Selection(), adapter).cells[0]
     connector = adapter.config(cell, pool_dir=str(tmp_path / "pool"), block_size=16)
     with engine(tmp_path, connector=connector, layout="NHD") as client:

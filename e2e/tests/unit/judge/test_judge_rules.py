@@ -284,3 +284,10 @@ def test_a_reset_that_vllm_does_not_confirm_is_shown_by_the_arm():
     recording.change("metrics.delta", lambda data: data["counters"].pop("local_cache_hit"), arm="external")
     reasons = {finding.reason for finding in judge(recording.build()).cells[0].findings}
     assert Reason.RESET_REFUSED in reasons
+
+
+def test_a_full_pool_is_named_before_the_hits_that_it_cost():
+    recording = Recording()
+    recording.change("connector.evidence", lambda data: data["counters"].update(store_failures=2), arm="cold")
+    found = judge(recording.build()).cells[0]
+    assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, Reason.STORE_FAILED)
