@@ -18,12 +18,12 @@ import docker
 from docker.errors import ImageNotFound
 from docker.types import DeviceRequest, Mount
 
-from e2e.base.errors import EngineCrashed, EngineRefused, EngineTimeout, SettingsError
+from e2e.base.errors import EngineRefused, EngineTimeout, SettingsError
 from e2e.base.event import Record
 from e2e.stack import probe
 from e2e.stack.containers import DOCKER_ERRORS, connect, labels, remove, remove_orphans
 from e2e.stack.ledger import Ledger
-from e2e.stack.root_cause import root_cause
+from e2e.stack.logged import LoggedEngine
 from e2e.stack.spec import SERVED_MODEL, EngineSpec
 from e2e.stack.waits import Outcome, wait
 
@@ -37,7 +37,6 @@ SPARE_SHM = 1 << 30
 PASSED = ("HF_TOKEN", "HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 #: How long the last of a container's output may take to arrive. Seconds.
 _OUTPUT_S = 5.0
-_LOG_BYTES = 4 << 20
 
 
 class ContainerLauncher:
@@ -75,7 +74,7 @@ class ContainerLauncher:
         return ContainerEngine(self, spec, log_path=log_path, record=record)
 
 
-class ContainerEngine:
+class ContainerEngine(LoggedEngine):
     """A container with its server. See ``launcher.Engine`` for the meaning of each method."""
 
     def __init__(self, launcher: ContainerLauncher, spec: EngineSpec, *, log_path: Path, record: Record) -> None:
@@ -182,15 +181,6 @@ class ContainerEngine:
         except DOCKER_ERRORS:
             return {}
 
-    def check(self, *, settle_s: float = 0.0) -> None:
-        if settle_s and not self._stopped:
-            wait(lambda: not self.alive(), limit_s=settle_s)
-        if self._stopped or self.alive():
-            return
-        cause = self._end_cause()
-        text = f"engine {self.name} crashed: {cause} (log: {self.log_path})"
-        raise self._fail(EngineCrashed(text, cause=cause, log_tail=self.log_tail()), stage="run")
-
     def _end_cause(self) -> str:
         """Why a container ended, after the last of its output has arrived."""
         self._follower.join(_OUTPUT_S)
@@ -200,35 +190,6 @@ class ContainerEngine:
         if not state:
             return self.cause() or "its container, or the Docker engine, is gone"
         return self.cause() or f"it ended with exit code {state.get('ExitCode')} and said nothing"
-
-    def _fail(
-        self, error: EngineRefused | EngineTimeout | EngineCrashed, *, stage: str
-    ) -> EngineRefused | EngineTimeout | EngineCrashed:
-        if not self._failed:
-            self._failed = True
-            self._record(
-                "engine.failed",
-                engine=self.name,
-                stage=stage,
-                error=type(error).__name__,
-                cause=error.cause,
-                log_tail=error.log_tail,
-            )
-        return error
-
-    def cause(self) -> str:
-        return root_cause(self._log_text())
-
-    def log_tail(self, lines: int = 40) -> str:
-        return "\n".join(self._log_text().splitlines()[-lines:])
-
-    def _log_text(self) -> str:
-        try:
-            with self.log_path.open("rb") as log:
-                log.seek(max(0, self.log_path.stat().st_size - _LOG_BYTES))
-                return log.read().decode(errors="replace")
-        except OSError:
-            return ""
 
     def stop(self, limit_s: float = 20.0) -> None:
         if self._stopped:
@@ -247,12 +208,6 @@ class ContainerEngine:
         self._log.close()
         stop_s = (time.monotonic_ns() - began_ns) / 1e9
         self._record("engine.stop", engine=self.name, graceful=graceful, stop_s=stop_s)
-
-    def __enter__(self) -> ContainerEngine:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
 
 
 def _words(error: BaseException) -> str:

@@ -16,19 +16,17 @@ from pathlib import Path
 
 import psutil
 
-from e2e.base.errors import EngineCrashed, EngineRefused, EngineTimeout, SettingsError
+from e2e.base.errors import EngineRefused, EngineTimeout, SettingsError
 from e2e.base.event import Record
 from e2e.stack import probe
 from e2e.stack.ledger import Ledger
+from e2e.stack.logged import LoggedEngine
 from e2e.stack.owned import ENGINE_MARK, MARK, marked
 from e2e.stack.reaper import kill, remove_segments, shared_memory_of
-from e2e.stack.root_cause import root_cause
 from e2e.stack.spec import SERVED_MODEL, EngineSpec
 from e2e.stack.waits import Outcome, wait
 
 HOST = "127.0.0.1"
-#: Bytes of a log that are read for its cause and its tail.
-_LOG_BYTES = 4 << 20
 _PORT_TAKEN = "address already in use"
 
 
@@ -70,7 +68,7 @@ class ProcessLauncher:
         return ProcessEngine(self, spec, log_path=log_path, record=record)
 
 
-class ProcessEngine:
+class ProcessEngine(LoggedEngine):
     """A running API server and its children. See ``launcher.Engine`` for the meaning of each method."""
 
     def __init__(self, launcher: ProcessLauncher, spec: EngineSpec, *, log_path: Path, record: Record) -> None:
@@ -179,34 +177,13 @@ class ProcessEngine:
         return False
 
     def _port_taken(self) -> bool:
-        return _PORT_TAKEN in self._log().lower()
+        return _PORT_TAKEN in self._log_text().lower()
 
     def alive(self) -> bool:
         return self._popen.poll() is None
 
-    def check(self, *, settle_s: float = 0.0) -> None:
-        if settle_s and not self._stopped:
-            wait(lambda: not self.alive(), limit_s=settle_s)
-        if self.alive() or self._stopped:
-            return
-        cause = self.cause() or f"it ended with {self._exit()} and said nothing"
-        text = f"engine {self.name} crashed: {cause} (log: {self.log_path})"
-        raise self._fail(EngineCrashed(text, cause=cause, log_tail=self.log_tail()), stage="run")
-
-    def _fail(
-        self, error: EngineRefused | EngineTimeout | EngineCrashed, *, stage: str
-    ) -> EngineRefused | EngineTimeout | EngineCrashed:
-        if not self._failed:
-            self._failed = True
-            self._record(
-                "engine.failed",
-                engine=self.name,
-                stage=stage,
-                error=type(error).__name__,
-                cause=error.cause,
-                log_tail=error.log_tail,
-            )
-        return error
+    def _end_cause(self) -> str:
+        return self.cause() or f"it ended with {self._exit()} and said nothing"
 
     def _exit(self) -> str:
         code = self._popen.poll()
@@ -214,20 +191,6 @@ class ProcessEngine:
             return f"exit code {code}"
         hint = " (out of memory?)" if -code == signal.SIGKILL else ""
         return f"{signal.Signals(-code).name}{hint}"
-
-    def cause(self) -> str:
-        return root_cause(self._log())
-
-    def log_tail(self, lines: int = 40) -> str:
-        return "\n".join(self._log().splitlines()[-lines:])
-
-    def _log(self) -> str:
-        try:
-            with self.log_path.open("rb") as log:
-                log.seek(max(0, self.log_path.stat().st_size - _LOG_BYTES))
-                return log.read().decode(errors="replace")
-        except OSError:
-            return ""
 
     def _processes(self) -> list[psutil.Process]:
         """The server, its descendants, and whatever else carries our marks: one that left the tree too."""
@@ -261,9 +224,3 @@ class ProcessEngine:
         shutil.rmtree(self._tmp, ignore_errors=True)
         stop_s = (time.monotonic_ns() - began_ns) / 1e9
         self._record("engine.stop", engine=self.name, graceful=was_alive and not left, stop_s=stop_s)
-
-    def __enter__(self) -> ProcessEngine:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()

@@ -1,0 +1,79 @@
+"""What engines have in common that we start and that write a log: the cause of their end is in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from e2e.base.errors import EngineCrashed, EngineError
+from e2e.base.event import Record
+from e2e.stack.root_cause import root_cause
+from e2e.stack.waits import wait
+
+#: Bytes of a log that are read for its cause and its tail.
+_LOG_BYTES = 4 << 20
+Own = TypeVar("Own", bound="LoggedEngine")
+Failure = TypeVar("Failure", bound=EngineError)
+
+
+class LoggedEngine:
+    """Half of ``launcher.Engine``; a launcher's handle adds how it is started, watched and stopped."""
+
+    name: str
+    log_path: Path
+    _record: Record
+    _failed: bool
+    _stopped: bool
+
+    def alive(self) -> bool:
+        raise NotImplementedError
+
+    def stop(self, limit_s: float = 20.0) -> None:
+        raise NotImplementedError
+
+    def _end_cause(self) -> str:
+        """Why it ended; never empty."""
+        raise NotImplementedError
+
+    def check(self, *, settle_s: float = 0.0) -> None:
+        if settle_s and not self._stopped:
+            wait(lambda: not self.alive(), limit_s=settle_s)
+        if self._stopped or self.alive():
+            return
+        cause = self._end_cause()
+        text = f"engine {self.name} crashed: {cause} (log: {self.log_path})"
+        raise self._fail(EngineCrashed(text, cause=cause, log_tail=self.log_tail()), stage="run")
+
+    def _fail(self, error: Failure, *, stage: str) -> Failure:
+        """Records ``engine.failed``, once."""
+        if not self._failed:
+            self._failed = True
+            self._record(
+                "engine.failed",
+                engine=self.name,
+                stage=stage,
+                error=type(error).__name__,
+                cause=error.cause,
+                log_tail=error.log_tail,
+            )
+        return error
+
+    def cause(self) -> str:
+        return root_cause(self._log_text())
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(self._log_text().splitlines()[-lines:])
+
+    def _log_text(self) -> str:
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(max(0, self.log_path.stat().st_size - _LOG_BYTES))
+                return log.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    def __enter__(self: Own) -> Own:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
