@@ -53,7 +53,7 @@ from e2e.stack.spec import EngineSpec
 
 PROMPTS = Path(__file__).resolve().parents[1] / "prompts"
 #: How long to wait for the end of an engine that has just answered with an error, in seconds.
-SETTLE_S = 5.0
+SETTLE_S = 10.0
 
 
 def run(settings: Settings) -> int:
@@ -298,24 +298,37 @@ class Flow:
         """Runs cells on one engine; returns those that are left when one of them brought the engine down."""
         with self._engine(plan, "connector") as live:
             for number, cell in enumerate(cells):
-                place = {"cell": cell.id, "engine": live.engine.name, "attempt": self.attempt}
-                self._say(f"replaying {cell.id}")
-                self.record("cell.begin", **place)
-                try:
-                    self._arms(plan, live, cell, ARMS)
-                except EngineError as error:
-                    self._say(f"{cell.id}: {error}")
-                    try:
-                        live.services.check()
-                        live.engine.check(settle_s=SETTLE_S)
-                    except EngineCrashed as crash:
-                        self._say(str(crash))
-                        return list(cells[number + 1 :])
-                    if isinstance(error, EngineTimeout):  # hung: the others get an engine that answers
-                        return list(cells[number + 1 :])
-                self.record("cell.end", **place)
-                self._forget(live)
+                if not self._cell(plan, live, cell):
+                    return list(cells[number + 1 :])
         return []
+
+    def _cell(self, plan: KeyPlan, live: Live, cell: Cell) -> bool:
+        """Replays one cell. False: this engine is of no more use, and what is left needs another one."""
+        place = {"cell": cell.id, "engine": live.engine.name, "attempt": self.attempt}
+        self._say(f"replaying {cell.id}")
+        self.record("cell.begin", **place)
+        try:
+            self._arms(plan, live, cell, ARMS)
+        except EngineError as error:
+            self._say(f"{cell.id}: {error}")
+            if not self._serves(live) or isinstance(error, (EngineCrashed, EngineTimeout)):
+                return False
+        self.record("cell.end", **place)
+        try:
+            self._forget(live)
+        except EngineError as error:
+            self._say(f"after {cell.id}: {error}")
+            return False
+        return True
+
+    def _serves(self, live: Live) -> bool:
+        try:
+            live.services.check()
+            live.engine.check(settle_s=SETTLE_S)
+        except EngineCrashed as crash:
+            self._say(str(crash))
+            return False
+        return True
 
     def _arms(self, plan: KeyPlan, live: Live, cell: Cell | None, names: Sequence[str]) -> None:
         """``cell`` is None on the baseline engine, whose arms belong to every cell of the key."""

@@ -153,7 +153,7 @@ class WorkerSide:
         fault, scene = faults.get(store.settings.fault), self._scene(store.settings)
         kept = self._object(store, layer) if fault.stores_early else None
         # it acted only if there was something else in the blocks before
-        if kept is not None and not torch.equal(words(kept), words(self._kv(store, layer))):
+        if kept is not None and not torch.equal(words(kept), words(self._kv(store, layer).cpu())):
             scene.fired()
         fault.after_store(self._layers[layer], layer, store.blocks, scene)
 
