@@ -76,6 +76,8 @@ KINDS: dict[str, frozenset[str]] = {
         # values: file or inline, see inside/probe.py.
         "digest.taken": "engine cell arm request prompt when blocks tokens values",
         "digest.sample": "engine cell arm request prompt layer kv head block expected found",
+        # seconds that hashing took in the worker during one arm
+        "digest.cost": "engine cell arm cost_s",
         "fault.fired": "engine cell arm fault count",
         # gain: what is compared, and single measurements. mode: "axis" (one engine, chosen per request) | "specs" (two
         # connectors on alternating engines). names: {"a", "b"}: what each side is. pairs: [{"branch", "a", "b"}], cell

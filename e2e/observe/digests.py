@@ -38,7 +38,7 @@ class DigestWindow:
             yield
             return
         place = {"engine": self._engine, "cell": cell, "arm": arm}
-        _, before = self._fetch()  # drops what a warm-up left
+        _, before, spent_s = self._fetch()  # drops what a warm-up left
         if plant is not None:
             self._ask("rig_plant", plant)
         try:
@@ -46,18 +46,21 @@ class DigestWindow:
         finally:
             if plant is not None:
                 self._ask("rig_plant", None)
-        rows, after = self._fetch()
+        rows, after, cost_s = self._fetch()
         for row in rows:
             self._taken(place, row)
+        self._record("digest.cost", **place, cost_s=round(cost_s - spent_s, 6))
         for fault, count in after.items():
             if count > before.get(fault, 0):
                 self._record("fault.fired", **place, fault=fault, count=count - before.get(fault, 0))
 
-    def _fetch(self) -> tuple[list[dict], dict[str, int]]:
+    def _fetch(self) -> tuple[list[dict], dict[str, int], float]:
+        """New rows, fired counts and seconds spent, the latter two since the probe was turned on."""
         results = self._ask("rig_digests", self._last) or []
         rows = [row for result in results for row in result["rows"]]
         self._last = max([self._last, *(row["id"] for row in rows)])
-        return rows, results[0]["fired"] if results else {}
+        first = results[0] if results else {}
+        return rows, first.get("fired", {}), float(first.get("cost_s", 0.0))
 
     def _taken(self, place: Mapping[str, object], row: Mapping[str, object]) -> None:
         engine_request = str(row["request"])

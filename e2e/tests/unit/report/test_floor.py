@@ -1,5 +1,5 @@
 from e2e.base.event import Event
-from e2e.report.floor import floor, sentence
+from e2e.report.floor import digest_share, floor, sentence
 
 
 def _done(sent_s: float, done_s: float) -> Event:
@@ -10,10 +10,25 @@ def _done(sent_s: float, done_s: float) -> Event:
 def test_floor_is_starts_and_answers():
     events = [Event("engine.ready", {"engine": "a", "start_s": 20.0}), _done(30, 35), _done(36, 41)]
     figures = floor(events, total_s=36.0)
-    assert figures == {"total_s": 36.0, "starts_s": 20.0, "tokens_s": 10.0, "ratio": 1.2}
+    assert figures == {"total_s": 36.0, "starts_s": 20.0, "tokens_s": 10.0, "ratio": 1.2, "digest_share": None}
     assert "1.20 times" in sentence(figures)
 
 
 def test_nothing_ran():
     assert floor([], total_s=3.0)["ratio"] is None
     assert sentence(floor([], total_s=3.0)) == "took 3.0 s"
+
+
+def test_digests_over_the_cold_ttft():
+    rest = dict.fromkeys(("token_ids", "logprobs", "top", "finish_reason", "cached_tokens", "done_ns"))
+    sent = dict.fromkeys(("engine", "cell", "prompt", "params", "salt"))
+    events = [
+        Event("digest.cost", {"engine": "a", "cell": None, "arm": "cold", "cost_s": 0.05}),
+        Event("digest.cost", {"engine": "a", "cell": None, "arm": "external", "cost_s": 9.0}),
+        Event("request.sent", {**sent, "request": "r", "arm": "cold"}),
+        Event("request.done", {**rest, "request": "r", "sent_ns": 0, "first_ns": 2 * 10**9}),
+    ]
+    assert digest_share(events) == 0.025
+    assert "2.5% of the cold TTFT" in sentence(
+        {"total_s": 1, "starts_s": 1, "tokens_s": 1, "ratio": 1.0, "digest_share": 0.025}
+    )
