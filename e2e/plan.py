@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 
 from e2e.base.cell import Cell
 from e2e.base.connector import Adapter, HitRule, refuses
 from e2e.base.connector import blind as blind_to
 from e2e.base.errors import SettingsError
+from e2e.faults.catalogue import Shape
+from e2e.faults.cells import planted, twins
 from e2e.grid import blind, lengths
+from e2e.grid.cells import Grid, Invalid
 from e2e.replay.prompts import Prompt
 from e2e.settings.settings import Settings
 from e2e.stack.model_facts import ModelFacts
@@ -131,6 +135,34 @@ def plan(
     if planned.bytes_per_token and not settings.attach:
         check_space(planned, shared)
     return planned
+
+
+def with_faults(grid: Grid, *, settings: Settings, adapter: Adapter, model: ModelFacts | None, shared: Path) -> Grid:
+    """The same cells clean, each several times if asked for, and once more with every fault that can act there."""
+    planned = plan("", grid.cells[:1], settings=settings, adapter=adapter, model=model, shared=shared)
+    rule = planned.hit_rule()
+    shape = Shape(
+        packed=settings.device == "cpu" or packed_kv(), kv_heads=model.kv_heads if model else 8,
+        layers=model.layers if model else 2, block_size=planned.block_size, chunk_tokens=rule.granularity,
+        served_chunks=max(map(rule.external, planned.lengths.lengths)) // rule.granularity,
+        prompts=len(planned.lengths.lengths),
+    )  # fmt: skip
+    made, left_out = planted(grid.cells, settings.faults, shape, around=not plants_faults(adapter))
+    if not made:
+        cell, why = left_out[0]
+        raise SettingsError(f"no fault is left to plant ({cell.id}: {why.rstrip('.')}); widen --cell or --fault.")
+    invalid = tuple(Invalid(cell, why) for cell, why in left_out)
+    return replace(grid, cells=(*twins(grid.cells, settings.rounds), *made), invalid=(*grid.invalid, *invalid))
+
+
+def plants_faults(adapter: Adapter) -> bool:
+    """Does the connector plant faults in its own code? Else they are planted around it."""
+    return getattr(adapter, "plants_faults", False)
+
+
+def packed_kv() -> bool:
+    """Does this vLLM register K and V in one head-first tensor? (0.26 and newer)"""
+    return tuple(map(int, version("vllm").split(".")[:2])) >= (0, 26)
 
 
 def check_space(plan: KeyPlan, shared: Path) -> None:

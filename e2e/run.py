@@ -21,16 +21,14 @@ from e2e.base.errors import EngineCrashed, EngineError, EngineTimeout, SettingsE
 from e2e.base.event import ARMS, SCHEMA, Record
 from e2e.connectors.class_check import check_class
 from e2e.connectors.table import load
-from e2e.faults.catalogue import Shape
-from e2e.faults.cells import planted, twins
-from e2e.grid.cells import Grid, Invalid, by_engine, expand
+from e2e.grid.cells import Grid, by_engine, expand
 from e2e.judge.cells import judge
 from e2e.observe.digests import DigestWindow
 from e2e.observe.effective import observe_engine
 from e2e.observe.evidence import EvidenceWindow, Rpc
 from e2e.observe.metrics import MetricsWindow
 from e2e.observe.witness import reader
-from e2e.plan import KeyPlan, check_room, plan
+from e2e.plan import KeyPlan, check_room, plan, plants_faults, with_faults
 from e2e.recording.journal import Journal, read
 from e2e.recording.resume import finished, next_attempt
 from e2e.replay import arms
@@ -69,12 +67,13 @@ def run(settings: Settings) -> int:
         defaults=settings.axis_defaults,
         fixed={**settings.axis_fixed, **attached(settings)},
     ).require_cells()
-    if settings.self_test:
-        grid = with_faults(grid, settings, adapter)
     if settings.connector.endswith(".toml") and settings.launcher == "process":
         check_class(adapter.config(grid.cells[0], pool_dir="", block_size=16))
     documents = read_documents(PROMPTS.glob("*.txt"))
     model = "" if settings.attach else prepare_model(settings.model)
+    if settings.self_test:
+        facts_of_model = model_facts(model) if model else None
+        grid = with_faults(grid, settings=settings, adapter=adapter, model=facts_of_model, shared=shared_memory())
     before = read(settings.recording) if settings.resume else []
     run_id = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:8]}"
     with (
@@ -101,38 +100,6 @@ def attached(settings: Settings) -> dict[str, object]:
     except EngineError:
         return {}
     return {name: info[name] for name in ("layout", "block_size") if name in info}
-
-
-def with_faults(grid: Grid, settings: Settings, adapter: Adapter) -> Grid:
-    """The same cells clean, each several times if asked for, and once more with every fault that can act there."""
-    first = grid.cells[0]
-    planned = plan(
-        "", grid.cells[:1], settings=settings, adapter=adapter,
-        model=model_facts(prepare_model(settings.model)), shared=shared_memory(),
-    )  # fmt: skip
-    rule, model = planned.hit_rule(first), planned.model
-    shape = Shape(
-        packed=settings.device == "cpu" or packed_kv(), kv_heads=model.kv_heads if model else 8,
-        layers=model.layers if model else 2, block_size=planned.block_size, chunk_tokens=rule.granularity,
-        served_chunks=max(map(rule.external, planned.lengths.lengths)) // rule.granularity,
-        prompts=len(planned.lengths.lengths),
-    )  # fmt: skip
-    made, left_out = planted(grid.cells, settings.faults, shape, around=not plants_faults(adapter))
-    if not made:
-        cell, why = left_out[0]
-        raise SettingsError(f"no fault is left to plant ({cell.id}: {why.rstrip('.')}); widen --cell or --fault.")
-    invalid = tuple(Invalid(cell, why) for cell, why in left_out)
-    return replace(grid, cells=(*twins(grid.cells, settings.rounds), *made), invalid=(*grid.invalid, *invalid))
-
-
-def plants_faults(adapter: Adapter) -> bool:
-    """Does the connector plant faults in its own code? Else they are planted around it."""
-    return getattr(adapter, "plants_faults", False)
-
-
-def packed_kv() -> bool:
-    """Does this vLLM register K and V in one head-first tensor? (0.26 and newer)"""
-    return tuple(map(int, version("vllm").split(".")[:2])) >= (0, 26)
 
 
 def report(folder: Path, *, strict: bool) -> int:

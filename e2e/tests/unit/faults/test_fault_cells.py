@@ -1,0 +1,37 @@
+from e2e.base.cell import Cell
+from e2e.faults.catalogue import FAULTS, Shape
+from e2e.faults.cells import planted, twins
+
+SHAPE = Shape(packed=True, kv_heads=3, layers=30, block_size=16, chunk_tokens=256, served_chunks=4, prompts=2)
+CELLS = [
+    Cell({"layout": layout, "storage_format": "chunkwise", "overlap": overlap, "placement": placement})
+    for layout in ("NHD", "HND")
+    for overlap in ("off", "on")
+    for placement in ("index", "kernel")
+]
+
+
+def test_every_pair_of_cell_and_fault_is_planted_or_left_out_with_a_reason():
+    made, left_out = planted(CELLS, [], SHAPE, around=False)
+    assert len(made) + len(left_out) == len(CELLS) * len(FAULTS)
+    assert len({cell.id for cell in made}) == len(made)
+    assert all(why for _, why in left_out)
+    assert {cell.settings["fault"] for cell in made} == set(FAULTS)
+
+
+def test_the_original_defect_on_packed_tensors_strikes_nhd_kernel_overlap_only():
+    made, _ = planted(CELLS, ["physical_view_omitted"], SHAPE, around=False)
+    assert [cell.id for cell in made] == ["NHD-chunkwise-overlap_on-kernel-fault_physical_view_omitted"]
+
+
+def test_around_another_connector_only_what_can_be_planted_there():
+    made, left_out = planted(CELLS[:1], ["bit_flip", "one_slot_off"], SHAPE, around=True)
+    assert [cell.settings["fault"] for cell in made] == ["bit_flip"]
+    assert "can't be planted around" in left_out[0][1]
+
+
+def test_twins_differ_in_nothing_but_their_round():
+    assert twins(CELLS, 1) == CELLS
+    rounds = twins(CELLS[:1], 3)
+    assert [cell.id for cell in rounds] == [f"{CELLS[0].id}-round_{n}" for n in (1, 2, 3)]
+    assert {k: v for k, v in rounds[0].settings.items() if k != "round"} == dict(CELLS[0].settings)
