@@ -15,7 +15,7 @@ CELLS = {cell.id: cell for cell in expand(Selection(), load("embedded")).cells}
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ran(request, rig, tmp_path_factory):
     chosen = [
         item.callspec.params["cell"]
