@@ -45,9 +45,9 @@ class Rig:
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "e2e.cli", *words]
 
-    def __call__(self, *words: str, out: Path, limit_s: float = LIMIT_S) -> Ran:
+    def __call__(self, *words: str, out: Path, command: str = "run", limit_s: float = LIMIT_S) -> Ran:
         done = subprocess.run(
-            self.command("run", "--out", str(out), *words),
+            self.command(command, "--out", str(out), *words),
             env=self.environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit_s, check=False,
         )  # fmt: skip
         assert "Traceback" not in done.stdout
