@@ -13,25 +13,19 @@ from e2e.base.cell import Cell
 from e2e.base.connector import ConnectorConfig, HitRule, ServiceSpec
 from e2e.connectors.steps import aligned_step
 
-_AXES = frozenset({"layout", "chunk_tokens", "block_size", "dtype", "concurrency"})
 _NO_GPU = "it runs on CUDA only; use a machine with an NVIDIA GPU, or --connector embedded here."
 _NO_PACKAGE = (
     "it needs the package lmcache, which this Python doesn't have; pip install lmcache in the engine's Python."
 )
 
 
-@dataclass(frozen=True)
-class LMCache:
-    """``pool_bytes``: host memory that one engine start caches in."""
+class _Chunks:
+    """What both have in common: whole chunks, the last token held back."""
 
-    pool_bytes: int = 4 << 30
-
-    name = "lmcache"
-    axes = _AXES
+    axes = frozenset({"layout", "chunk_tokens", "block_size", "dtype", "concurrency"})
     engine_axes = axes
     has_counters = False
     longest_prompt = None
-    description = "LMCache in the engine's process, chunks in host memory"
 
     def missing(self, *, device: str) -> str | None:
         if device != "cuda":
@@ -42,7 +36,31 @@ class LMCache:
         return None
 
     def refuses(self, cell: Cell, tokens: int) -> str | None:
-        return _refuses(cell, tokens)
+        if tokens % _chunk(cell) == 0:
+            return (
+                f"a prompt of whole chunks ({tokens} tokens, chunks of {_chunk(cell)}) is served but for its last "
+                "token, which no hit rule here predicts; choose another length."
+            )
+        return None
+
+    def request_params(self, cell: Cell) -> None:
+        return None
+
+    def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
+        return HitRule(granularity=_chunk(cell), hold_back=1)
+
+    def step(self, cell: Cell, *, block_size: int) -> int:
+        return aligned_step(_chunk(cell), block_size)
+
+
+@dataclass(frozen=True)
+class LMCache(_Chunks):
+    """``pool_bytes``: host memory that one engine start caches in."""
+
+    pool_bytes: int = 4 << 30
+
+    name = "lmcache"
+    description = "LMCache in the engine's process, chunks in host memory"
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         return ConnectorConfig(
@@ -58,43 +76,22 @@ class LMCache:
             },
         )
 
-    def request_params(self, cell: Cell) -> None:
-        return None
-
-    def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
-        return HitRule(granularity=_chunk(cell), hold_back=1)
-
-    def step(self, cell: Cell, *, block_size: int) -> int:
-        return aligned_step(_chunk(cell), block_size)
-
 
 @dataclass(frozen=True)
-class LMCacheServer:
+class LMCacheServer(_Chunks):
     """``server``: host:port of a running LMCache server whose chunk size is the cell's ``chunk_tokens``."""
 
     server: str | None = None
 
     name = "lmcache-mp"
-    axes = _AXES
-    engine_axes = axes
-    has_counters = False
-    longest_prompt = None
     description = "LMCache as a server beside the engine, which --connector-server names"
 
     def missing(self, *, device: str) -> str | None:
-        if device != "cuda":
-            return _NO_GPU
-        if not self.server:
+        if device == "cuda" and not self.server:
             return (
                 "start an LMCache server with the chunk size of the cells, and name it by --connector-server HOST:PORT."
             )
-        return None if util.find_spec("lmcache") else _NO_PACKAGE
-
-    def check(self, cell: Cell) -> str | None:
-        return None
-
-    def refuses(self, cell: Cell, tokens: int) -> str | None:
-        return _refuses(cell, tokens)
+        return super().missing(device=device)
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         service = ServiceSpec(
@@ -105,24 +102,6 @@ class LMCacheServer:
             extra={"lmcache.mp.host": "tcp://{lmcache-server.host}", "lmcache.mp.port": "{lmcache-server.port}"},
             services=(service,),
         )
-
-    def request_params(self, cell: Cell) -> None:
-        return None
-
-    def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
-        return HitRule(granularity=_chunk(cell), hold_back=1)
-
-    def step(self, cell: Cell, *, block_size: int) -> int:
-        return aligned_step(_chunk(cell), block_size)
-
-
-def _refuses(cell: Cell, tokens: int) -> str | None:
-    if tokens % _chunk(cell) == 0:
-        return (
-            f"a prompt of whole chunks ({tokens} tokens, chunks of {_chunk(cell)}) is served but for its last token, "
-            "which no hit rule here predicts; choose another length."
-        )
-    return None
 
 
 def _chunk(cell: Cell) -> int:
