@@ -42,16 +42,19 @@ class Services:
     addresses: dict[str, str] = field(default_factory=dict)
     running: list[Service] = field(default_factory=list)
     _ended: threading.Event = field(default_factory=threading.Event)
+    _crash: EngineCrashed | None = None
 
     def check(self) -> None:
         """Raises EngineCrashed, naming the server, when one has died or no longer answers; recorded as the engine's
         failure, since its requests hung on it."""
-        for service in self.running:
-            try:
+        try:
+            if self._crash:
+                raise self._crash
+            for service in self.running:
                 service.check()
-            except EngineCrashed as crash:
-                _failed(self.record, self.engine, "run", crash)
-                raise
+        except EngineCrashed as crash:
+            _failed(self.record, self.engine, "run", crash)
+            raise
 
     @contextmanager
     def watched(self, end_engine: Callable[[], None]) -> Iterator[None]:
@@ -63,7 +66,10 @@ class Services:
 
         def watch() -> None:
             while not self._ended.wait(_WATCH_S):
-                if any(not service.alive() for service in own):
+                dead = next((service for service in own if not service.alive()), None)
+                if dead:
+                    # named now: ending the engine ends what else carries its mark
+                    self._crash = dead.crash(f"{dead.spec.name} ended with exit code {dead.popen.poll()}")
                     end_engine()
                     return
 
@@ -219,18 +225,18 @@ class Service:
 
     def check(self) -> None:
         if not self.alive():
-            cause = f"{self.spec.name} ended with exit code {self.popen.poll()} under a running engine"
-        else:
-            try:
-                if probe := PROBES.get(self.spec.probe or ""):
-                    probe(self.spec, self.address)
-                return
-            except EngineRefused:
-                return  # a pool that is full by now is no dead server
-            except EngineTimeout as error:
-                cause = f"{error.cause} under a running engine, whose requests then hang"
-        text = f"{cause}; {self._cure()}."
-        raise EngineCrashed(text, cause=cause, log_tail=self._tail())
+            raise self.crash(f"{self.spec.name} ended with exit code {self.popen.poll()}")
+        try:
+            if probe := PROBES.get(self.spec.probe or ""):
+                probe(self.spec, self.address)
+        except EngineRefused:
+            return  # a pool that is full by now is no dead server
+        except EngineTimeout as error:
+            raise self.crash(error.cause, ", whose requests then hang") from error
+
+    def crash(self, what: str, then: str = "") -> EngineCrashed:
+        cause = f"{what} under a running engine{then}"
+        return EngineCrashed(f"{cause}; {self._cure()}.", cause=cause, log_tail=self._tail())
 
     def _refused(self, why: str) -> EngineRefused:
         cause = f"{self.spec.name} is of no use: {' '.join(why.split())}"

@@ -71,7 +71,8 @@ def test_server_that_dies_under_the_engine_is_named_within_a_minute(standin, tmp
             said += line
             if line.startswith("replaying"):
                 break
-        server = next(p for p in psutil.Process(process.pid).children() if str(FAKE) in " ".join(p.cmdline()))
+        children = psutil.Process(process.pid).children(recursive=True)
+        server = next(p for p in children if str(FAKE) in " ".join(p.cmdline()))
         server.kill()
         began = time.monotonic()
         said += process.stdout.read()
