@@ -6,6 +6,10 @@ through a table of addresses on the device, kept per set of layers; the staging 
 [L,2,T,H,D], [2,L,T,H,D] and token-major [L,T,2,H,D] buffers all do.
 
 Memory order of the loop: programs are (tile of (token, head) rows) x layer; each moves K and V of its rows.
+
+Where a request is small, what the host does before the launch is what counts. So a call like one before is launched
+through the compiled kernel itself, past Triton's own look-up: all that this look-up would find (types, constants,
+alignment) is in the key of what is remembered.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -28,7 +33,8 @@ except Exception as error:  # a broken Triton raises more than ImportError
 
 
 def _move(
-    staged, table, slots, rows, staged_l, staged_kv, staged_t, staged_h, paged_b, paged_kv, paged_n, paged_h,
+    staged, table, slots, rows: tl.int64, staged_l: tl.int64, staged_kv: tl.int64, staged_t: tl.int64,
+    staged_h: tl.int64, paged_b: tl.int64, paged_kv: tl.int64, paged_n: tl.int64, paged_h: tl.int64,
     HEADS: tl.constexpr, BLOCK_SIZE: tl.constexpr, ROW: tl.constexpr, ROW_PADDED: tl.constexpr, TILE: tl.constexpr,
     ALIGN: tl.constexpr, ALIGN_BYTES: tl.constexpr, GATHER: tl.constexpr,
 ):  # fmt: skip
@@ -64,11 +70,13 @@ def _move(
 
 #: A stride of 1 would become a constant, and every divisibility a kernel of its own; ALIGN says what matters.
 _PLAIN = ["rows", "staged_l", "staged_kv", "staged_t", "staged_h", "paged_b", "paged_kv", "paged_n", "paged_h"]
+#: Of the addresses, only that of the staging must be known to be aligned: the others are read entry by entry.
+_ENTRIES = ["table", "slots"]
 
 
 @cache
 def _compiled():
-    return triton.jit(_move, do_not_specialize=_PLAIN)
+    return triton.jit(_move, do_not_specialize=_PLAIN, do_not_specialize_on_alignment=_ENTRIES)
 
 
 @cache
@@ -86,8 +94,21 @@ class _Plan:
     """All that a launch needs to know of a set of layers. ``align``: bytes that divide every address and stride."""
 
     table: torch.Tensor
+    address: int
     align: int
     first: PagedLayer
+    geometry: tuple
+
+
+@dataclass(frozen=True)
+class _Call:
+    """All that a launch needs to know of its arguments but their addresses. ``rest``: the arguments after these;
+    ``kernel``: all that one is compiled for."""
+
+    word: torch.dtype
+    grid: tuple[int, int, int]
+    rest: tuple[int, ...]
+    kernel: tuple
 
 
 class Triton:
@@ -98,6 +119,8 @@ class Triton:
     def __init__(self, *, tile_bytes: int = 16384, warps: int = 4, remembered: int = 512) -> None:
         self.tile_bytes, self.warps, self.remembered = tile_bytes, warps, remembered
         self._plans: OrderedDict[tuple[PagedLayer, ...], _Plan] = OrderedDict()
+        self._calls: OrderedDict[tuple, _Call] = OrderedDict()
+        self._kernels: dict[tuple, Any] = {}
 
     def scatter(self, staged: torch.Tensor, layers: Sequence[PagedLayer], slots: torch.Tensor) -> int:
         return self._launch(staged, layers, slots, gather=False)
@@ -110,42 +133,65 @@ class Triton:
         return out
 
     def _launch(self, staged: torch.Tensor, layers: Sequence[PagedLayer], slots: torch.Tensor, *, gather: bool) -> int:
-        plan = self._plan(staged, layers, slots)
-        rows = slots.numel() * plan.first.heads
-        if not rows:
-            return 0
-        item = staged.element_size()
-        align = _common(plan.align, staged.data_ptr(), *(step * item for step in staged.stride()[:4]))
-        width = min(align, 8)
-        per = width // item
-        row = plan.first.head_size // per
-        padded = triton.next_power_of_2(row)
-        tile = max(1, min(self.tile_bytes // (padded * width), triton.next_power_of_2(rows)))
-        grid = (triton.cdiv(rows, tile), len(layers))
-        strides = [step // per for step in (*staged.stride()[:4], *_steps(plan.first))]
-        kernel = _compiled() if staged.is_cuda else _interpreted()
-        kernel[grid](
-            _as(staged, _WORDS[width]), plan.table, slots, rows, *strides,
-            HEADS=plan.first.heads, BLOCK_SIZE=plan.first.block_size, ROW=row, ROW_PADDED=padded, TILE=tile,
-            ALIGN=align // width, ALIGN_BYTES=align, GATHER=gather, num_warps=self.warps,
+        plan = self._plan(tuple(layers))
+        slots = slots.contiguous()
+        at = staged.data_ptr()
+        key = (
+            plan.geometry, plan.align, at % 16, staged.shape, staged.stride(), staged.dtype, staged.device,
+            slots.shape, slots.dtype, slots.device, gather,
         )  # fmt: skip
+        call = self._calls.get(key) or self._remember(self._calls, key, self._call(plan, staged, slots, gather=gather))
+        if not call.grid[0]:
+            return 0
+        if not staged.is_cuda:
+            _interpreted()[call.grid](_as(staged, call.word), plan.table, slots, *call.rest)
+            return 1
+        kernel = self._kernels.get(call.kernel)
+        if kernel is None:
+            self._kernels[call.kernel] = _compiled()[call.grid](
+                _as(staged, call.word), plan.table, slots, *call.rest, num_warps=self.warps
+            )
+        else:
+            kernel[call.grid](at, plan.address, slots.data_ptr(), *call.rest)
         return 1
 
-    def _plan(self, staged: torch.Tensor, layers: Sequence[PagedLayer], slots: torch.Tensor) -> _Plan:
-        key = tuple(layers)
-        plan = self._plans.get(key)
+    def _plan(self, layers: tuple[PagedLayer, ...]) -> _Plan:
+        plan = self._plans.get(layers)
         if plan is None:
             first = check_layers(layers)
             item = first.dtype.itemsize
             addresses = [layer.registered.data_ptr() for layer in layers]
             align = _common(16, *addresses, first.head_size * item, *(step * item for step in _steps(first)))
             # a copy from pageable memory is over when it returns, so any stream may read the table
-            plan = _Plan(torch.tensor(addresses, dtype=torch.int64).to(first.device), align, first)
-            self._plans[key] = plan
-            if len(self._plans) > self.remembered:
-                self._plans.popitem(last=False)
-        check_call(staged, plan.first, len(key), slots)
+            table = torch.tensor(addresses, dtype=torch.int64).to(first.device)
+            geometry = (len(layers), first.logical.shape, first.logical.stride(), first.dtype, first.device)
+            plan = _Plan(table, table.data_ptr(), align, first, geometry)
+            self._remember(self._plans, layers, plan)
         return plan
+
+    def _call(self, plan: _Plan, staged: torch.Tensor, slots: torch.Tensor, *, gather: bool) -> _Call:
+        first, layers = plan.first, plan.table.numel()
+        check_call(staged, first, layers, slots)
+        rows = slots.numel() * first.heads
+        item = staged.element_size()
+        align = _common(plan.align, staged.data_ptr(), *(step * item for step in staged.stride()[:4]))
+        width = min(align, 8)
+        per = width // item
+        row = first.head_size // per
+        padded = triton.next_power_of_2(row)
+        tile = max(1, min(self.tile_bytes // (padded * width), triton.next_power_of_2(rows)))
+        strides = [step // per for step in (*staged.stride()[:4], *_steps(first))]
+        constants = (first.heads, first.block_size, row, padded, tile, align // width, align, gather)
+        return _Call(
+            _WORDS[width], (triton.cdiv(rows, tile), layers, 1), (rows, *strides, *constants),
+            (staged.device, width, staged.data_ptr() % 16 == 0, *constants),
+        )  # fmt: skip
+
+    def _remember(self, where: OrderedDict, key: tuple, value):
+        where[key] = value
+        if len(where) > self.remembered:
+            where.popitem(last=False)
+        return value
 
 
 def _steps(layer: PagedLayer) -> tuple[int, ...]:

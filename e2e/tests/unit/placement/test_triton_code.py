@@ -21,9 +21,9 @@ def memory_accesses(*, gather: bool, align: int) -> list[str]:
         "HEADS": 8, "BLOCK_SIZE": 16, "ROW": 32, "ROW_PADDED": 32, "TILE": 64, "ALIGN": align // 8,
         "ALIGN_BYTES": align, "GATHER": gather,
     }  # fmt: skip
-    signature = dict.fromkeys(kernel.arg_names, "i32") | dict.fromkeys(constants, "constexpr")
+    signature = dict.fromkeys(kernel.arg_names, "i64") | dict.fromkeys(constants, "constexpr")
     signature |= {"staged": "*i64", "table": "*i64", "slots": "*i64"}
-    aligned = {(at,): [["tt.divisibility", 16]] for at in range(3)}
+    aligned = {(0,): [["tt.divisibility", 16]]}  # of table and slots nothing is known
     source = ASTSource(kernel, signature=signature, constexprs=constants, attrs=aligned)
     ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4}).asm["ptx"]
     return re.findall(r"(?:ld|st)\.global\S*", ptx)
