@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from e2e.base.cell import Cell
-from e2e.base.connector import Adapter, missing
+from e2e.base.connector import Adapter, missing, timed_params
 from e2e.base.errors import EngineError, SettingsError, UsageError
 from e2e.base.event import ARMS, Record
 from e2e.connectors.table import load
@@ -156,7 +156,7 @@ class _Gain:
 
     def sender(self, flow: Flow, live: Live, branch: str, cell: Cell) -> Sender:
         salt = f"{flow.run_id}.gain.{branch}.{cell.id}"
-        return Sender(live.client, salt, flow.adapter.request_params(cell), flow.settings.request_limit_s)
+        return Sender(live.client, salt, timed_params(flow.adapter, cell), flow.settings.request_limit_s)
 
     def sample(self, sender: Sender, live: Live, prompts: Sequence[Prompt], expected: int, **about: object) -> None:
         sender.forget_local()
@@ -176,6 +176,17 @@ class _Gain:
             external=_either(counted, "external_kv_transfer", "external_hits"),
             expected=expected * len(prompts), **about,
         )  # fmt: skip
+
+    def overlap(self, live: Live, branch: str) -> None:
+        """Of the timed overlapped loads since the journal was read last: did the forward meet any under way?"""
+        timed = [row for row in live.evidence.loads() if row["request"].startswith("gain.") and row["overlap"]]
+        for cell in dict.fromkeys(row["cell"] for row in timed):
+            mine = [row for row in timed if row["cell"] == cell]
+            self.record(
+                "gain.overlap", branch=branch, engine=live.engine.name, cell=cell, loads=len(mine),
+                pending=sum(row["pending_at_forward"] > 0 for row in mine),
+                waited=sum(row["blocking_waits"] > 0 for row in mine),
+            )  # fmt: skip
 
     def launches(self, sender: Sender, live: Live, prompts: Sequence[Prompt], **about: object) -> None:
         """Counted over requests of their own: a profiled request is slower."""
@@ -251,6 +262,7 @@ class AxisGain(_Gain):
                 for side in ("a", "b"):  # not measured: the first of its shape may compile something
                     senders[side].forget_local()
                     senders[side].send(prompts[:at_once])
+                live.evidence.loads()  # those so far aren't timed
                 for repeat in range(self.wanted.repeats):
                     chosen = [prompts[(repeat + i) % len(prompts)] for i in range(at_once)]
                     number = next(self.numbers)
@@ -259,6 +271,7 @@ class AxisGain(_Gain):
                             senders[side], live, chosen, rule.external(length), **about, side=side, number=number,
                             order=place,
                         )  # fmt: skip
+                self.overlap(live, branch)
             for side in ("a", "b"):
                 self.launches(senders[side], live, prompts, branch=branch, side=side)
 
@@ -320,12 +333,14 @@ class SpecGain(_Gain):
             for at_once in self.wanted.concurrency:
                 sender.forget_local()
                 sender.send(same[:at_once])
+                live.evidence.loads()
                 for repeat in range(self.wanted.repeats):
                     chosen = [same[(repeat + i) % len(same)] for i in range(at_once)]
                     number += 1
                     self.sample(
                         sender, live, chosen, expected, branch=branch, round=turn, side=side, number=number, order=order
                     )
+                self.overlap(live, branch)
             if side != "a2" and turn == 1:
                 self.launches(sender, live, same, branch=branch, side=side)
 

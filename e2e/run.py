@@ -207,28 +207,46 @@ class Flow:
             engine = stack.enter_context(self._launcher().start(spec, log_path=log_path, record=self.record))
             stack.enter_context(services.watched(lambda: engine.stop(limit_s=3.0)))
             engine.wait_ready(self.settings.start_limit_s)
-            client = EngineClient(engine.url, timeout_s=self.settings.request_limit_s)
-            build = spec.connector.build if spec.connector else {}
-            config = observe_engine(client, spec.name, self.record, build=build)
-            check_room(plan, config["effective"])
-            local = bool(self.model) and Path(self.model).is_dir()
-            encode = folder_tokenizer(Path(self.model)) if local else client.tokenize
-            if not plan.prompts:
-                nonce = f"{self.run_id}/{self.attempt}/{plan.key}"
-                plan.prompts.extend(build_prompts(self.documents, encode, lengths=plan.lengths.lengths, nonce=nonce))
-            nonce = f"{self.run_id}/{spec.name}"
-            warm = arms.warm_up_prompt(self.documents, encode, step=plan.lengths.step, nonce=nonce)
-            arms.warm_up(client, warm)
-            witness = self._witness(spec, client, engine, config["effective"])
-            live = Live(
-                engine, client,
-                MetricsWindow(client.metrics, self.record, engine=engine.name),
-                EvidenceWindow(witness, self.record, engine=engine.name),
-                DigestWindow(client.collective_rpc, self.record, engine=engine.name), services,
-            )  # fmt: skip
-            if self.settings.digests:
-                live.digests.start()
-            yield live
+            live = None
+            try:
+                live = self._observed(plan, spec, engine, services)
+                yield live
+            except EngineError as error:
+                engine.check(settle_s=SETTLE_S)  # if it died of it, that is the error
+                if live is None:
+                    self.record(
+                        "engine.failed", engine=spec.name, stage="prepare", error=type(error).__name__,
+                        cause=str(error), log_tail=engine.log_tail(),
+                    )  # fmt: skip
+                raise
+
+    def _observed(self, plan: KeyPlan, spec: EngineSpec, engine: Engine, services: Services) -> Live:
+        """Asks a ready engine what it is, builds the key's prompts if they aren't yet, and warms it up."""
+        client = EngineClient(engine.url, timeout_s=self.settings.request_limit_s)
+        build = spec.connector.build if spec.connector else {}
+        config = observe_engine(client, spec.name, self.record, build=build)
+        check_room(plan, config["effective"])
+        local = bool(self.model) and Path(self.model).is_dir()
+        encode = folder_tokenizer(Path(self.model)) if local else client.tokenize
+        lengths = plan.lengths.lengths
+        if not plan.prompts:
+            nonce = f"{self.run_id}/{self.attempt}/{plan.key}"
+            plan.prompts.extend(build_prompts(self.documents, encode, lengths=lengths, nonce=nonce))
+        nonce, longest = f"{self.run_id}/{spec.name}", max(lengths)
+        arms.warm_up(
+            client,
+            arms.warm_up_prompt(self.documents, encode, step=plan.lengths.step, longest=longest, nonce=nonce),
+        )
+        witness = self._witness(spec, client, engine, config["effective"])
+        live = Live(
+            engine, client,
+            MetricsWindow(client.metrics, self.record, engine=engine.name),
+            EvidenceWindow(witness, self.record, engine=engine.name),
+            DigestWindow(client.collective_rpc, self.record, engine=engine.name), services,
+        )  # fmt: skip
+        if self.settings.digests:
+            live.digests.start()
+        return live
 
     def _witness(self, spec: EngineSpec, client: EngineClient, engine: Engine, effective) -> Rpc:
         """Who is asked what the connector did: the worker, or whom the adapter names where it can't tell."""
@@ -254,11 +272,7 @@ class Flow:
         with self._engine(plan, "baseline") as live:
             place = {"engine": live.engine.name, "engine_key": plan.key, "attempt": self.attempt}
             self.record("baseline.begin", **place)
-            try:
-                self._arms(plan, live, None, ARMS[:2])
-            except EngineError:
-                live.engine.check(settle_s=SETTLE_S)
-                raise
+            self._arms(plan, live, None, ARMS[:2])
             self.record("baseline.end", **place)
 
     def _cells(self, plan: KeyPlan, cells: Sequence[Cell]) -> list[Cell]:
@@ -303,7 +317,10 @@ class Flow:
             place = {"cell": cell.id if cell else None, "arm": arm}
             if arm.startswith("external"):
                 seed = (self.attempt * 1009 + self.started) * 1009 + number
-                arms.between_arms(live.client, engine=live.engine.name, record=self.record, seed=seed, **place)
+                arms.between_arms(
+                    live.client, engine=live.engine.name, record=self.record, seed=seed, at_work=live.metrics.at_work,
+                    **place,
+                )  # fmt: skip
             with ExitStack() as looking:
                 looking.enter_context(live.metrics.arm(**place, requests=len(plan.prompts)))
                 if cell:

@@ -152,6 +152,8 @@ class Particular(Protocol):
 
     def blind(self, cell: Cell) -> list[dict[str, str]]: ...
 
+    def timed_params(self, cell: Cell) -> dict[str, object] | None: ...
+
 
 def missing(adapter: Adapter, *, device: str) -> str | None:
     """Why this connector can't run on this machine at all, with the cure, as one sentence. ``device``: cpu or cuda."""
@@ -169,3 +171,9 @@ def blind(adapter: Adapter, cell: Cell) -> list[dict[str, str]]:
     """What nobody can see about this connector in this cell: ``[{"fault_class", "why"}]``."""
     ask = getattr(adapter, "blind", None)
     return ask(cell) if ask else []
+
+
+def timed_params(adapter: Adapter, cell: Cell) -> dict[str, object] | None:
+    """``request_params`` where speed is measured: without what a proof needs to be sure to see its subject."""
+    ask = getattr(adapter, "timed_params", None)
+    return ask(cell) if ask else adapter.request_params(cell)

@@ -87,6 +87,9 @@ KINDS: dict[str, frozenset[str]] = {
         # ttft_s: client seconds per request; server: TTFT {"sum_s", "count"}; local, external: tokens by vLLM's count,
         # None where it has none; expected: external tokens predicted.
         "gain.sample": "branch side engine concurrency length round number order ttft_s server local external expected",
+        # what timed requests of a cell met: loads; those with layers missing when the forward began (pending); those
+        # for which it really had to wait (waited). Of connectors that keep a journal of their loads.
+        "gain.overlap": "branch engine cell loads pending waited",
         # counted by the profiler over so many requests, none of them timed; counts: see inside/profile.py
         "gain.launches": "branch side engine length requests counts",
         # something worth reading that no rule judges

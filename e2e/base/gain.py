@@ -59,11 +59,23 @@ class Launches:
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """Timed overlapped loads of a cell: all, with layers missing when the forward began, and waited for in it."""
+
+    branch: str
+    cell: str
+    loads: int
+    pending: int
+    waited: int
+
+
+@dataclass(frozen=True)
 class GainJudgement:
     plan: Mapping[str, object]
     cells: Judgement
     answers: tuple[Answer, ...]
     launches: tuple[Launches, ...]
+    overlaps: tuple[Overlap, ...] = ()
 
     @property
     def exit_code(self) -> int:

@@ -55,6 +55,10 @@ class Embedded:
             **({"fault": cell.settings["fault"]} if "fault" in cell.settings else {}),
         }
 
+    def timed_params(self, cell: Cell) -> dict[str, object]:
+        """Loads aren't held back until the forward is there."""
+        return {**self.request_params(cell), "pace_s": 0}
+
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
         """Whole chunks, one token held back (facts/maru.md 6 and 10, no. 3)."""
         return HitRule(granularity=_chunk(cell), hold_back=1)

@@ -36,7 +36,8 @@ _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class RequestSettings:
-    """How one request stores and loads. All of it goes into the chunk key, so settings never feed each other."""
+    """How one request stores and loads. ``pace_s`` replaces the engine's own (see EmbeddedConfig) for this request; all
+    else goes into the chunk key, so settings never feed each other."""
 
     storage_format: str = "chunkwise"
     load: str = "sync"
@@ -45,6 +46,7 @@ class RequestSettings:
     release_after_layers: int = 1
     cell: str = ""
     fault: str = ""
+    pace_s: float | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in {"storage_format": ("chunkwise", "layerwise"), "load": ("sync", "async")}.items():
@@ -57,6 +59,14 @@ class RequestSettings:
         faults.get(self.fault)
         if not isinstance(self.release_after_layers, int) or self.release_after_layers < 1:
             raise ValueError(f"release_after_layers is {self.release_after_layers!r}; use a whole number from 1.")
+        pace = self.pace_s
+        if pace is not None and (isinstance(pace, bool) or not isinstance(pace, int | float) or not 0 <= pace <= 60):
+            raise ValueError(f"pace_s is {pace!r}; use seconds from 0 to 60.")
+
+    @property
+    def in_key(self) -> dict[str, object]:
+        """What keeps the chunks of one request from another's."""
+        return {name: value for name, value in self.__dict__.items() if name != "pace_s"}
 
     def override(self, params: Mapping[str, object] | None) -> RequestSettings:
         """These defaults with a request's ``kv_transfer_params``; ValueError for anything unknown."""

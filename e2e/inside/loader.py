@@ -188,9 +188,10 @@ class Loader:
                 self._stream.wait_event(before)
             for group in groups:
                 if job.overlap and group.start == release and not job.orphaned:
-                    # On a CPU the copies would be over before the forward starts; hold them until it asks. So it is on
-                    # a GPU too, unless embedded_pace_s is 0: overlap is then sure to happen, and its start is ours.
-                    job.awaited.wait(job.fault.hold_s or self._pace_s)
+                    # Small copies would be over before the forward starts, on a CPU always: hold them until it asks,
+                    # so that overlap is sure to happen. Timed requests aren't held (pace_s 0).
+                    pace_s = job.load.settings.pace_s
+                    job.awaited.wait(job.fault.hold_s or (self._pace_s if pace_s is None else pace_s))
                 moved = self._to_device(job, staged[group.start : group.stop])
                 job.places += self._place(job, moved, group)
                 if self._stream:

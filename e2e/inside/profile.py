@@ -43,7 +43,8 @@ class LaunchCounter:
         """{"device": "cuda"|"cpu", "launches": {name: count} in all, "placement": None without a loader, else {"calls",
         "launches": {name: count}, "device_us": time on the GPU in microseconds, None on a CPU}}.
 
-        A kernel belongs to a placement when the profiler ties it to an operation, or a launch call, inside the range.
+        A kernel belongs to a placement when it ran within the range, which the profiler mirrors onto the stream that
+        its launches went to. (Launch calls do not tell: Triton's are tied to no operation and to no thread.)
         """
         if self._loader is not None:
             self._loader._place = self._place
@@ -51,20 +52,38 @@ class LaunchCounter:
             torch.cuda.synchronize()
         self._profile.stop()
         events = list(self._profile.events())
-        every = _on_device(events) if self._cuda else _operations(events)
+        every = Counter(event.name for event in events if _launched(event)) if self._cuda else _operations(events)
         found: dict[str, object] = {"device": "cuda" if self._cuda else "cpu", "launches": _short(every)}
         found["placement"] = self._placement(events) if self._loader is not None else None
         return found
 
     def _placement(self, events: Iterable) -> dict[str, object]:
-        inside = [event for event in events if event.name == PLACE and event.device_type == DeviceType.CPU]
         if not self._cuda:
+            inside = [event for event in events if event.name == PLACE and event.device_type == DeviceType.CPU]
             names = Counter(event.name for each in inside for event in _tree(each) if _operation(event))
             return {"calls": self._calls, "launches": _short(names), "device_us": None}
-        kernels = [kernel for each in inside for event in _tree(each) for kernel in event.kernels]
-        kernels = [kernel for kernel in kernels if not kernel.name.startswith(PLACE)]
+        kernels = placed(events)
         names = Counter(kernel.name for kernel in kernels)
-        return {"calls": self._calls, "launches": _short(names), "device_us": sum(each.duration for each in kernels)}
+        device_us = sum(each.time_range.elapsed_us() for each in kernels)
+        return {"calls": self._calls, "launches": _short(names), "device_us": device_us}
+
+
+def placed(events: Iterable) -> list:
+    """The device activities within any placement range, on the stream of the range."""
+    found, ranges = [], []
+    for event in events:
+        if event.device_type == DeviceType.CUDA:
+            (ranges if event.name == PLACE else found).append(event)
+    return [
+        event
+        for event in found
+        if _launched(event)
+        and any(
+            (event.device_index, event.device_resource_id) == (each.device_index, each.device_resource_id)
+            and each.time_range.start <= event.time_range.start <= each.time_range.end
+            for each in ranges
+        )
+    ]
 
 
 def _all_threads():
@@ -93,14 +112,10 @@ def _operations(events: Iterable) -> Counter[str]:
     return Counter(event.name for event in events if event.device_type == DeviceType.CPU and _operation(event))
 
 
-def _on_device(events: Iterable) -> Counter[str]:
-    """Device activities; ranges that the profiler mirrors onto the device are none."""
-    return Counter(
-        event.name
-        for event in events
-        if event.device_type == DeviceType.CUDA
-        and not getattr(event, "is_user_annotation", False)
-        and event.name != PLACE
+def _launched(event) -> bool:
+    """A device activity; ranges that the profiler mirrors onto the device are none."""
+    return (
+        event.device_type == DeviceType.CUDA and not getattr(event, "is_user_annotation", False) and event.name != PLACE
     )
 
 

@@ -138,7 +138,7 @@ class SchedulerSide:
                 # Raising here would kill the engine for one bad request; it is served without the cache, and counted.
                 self._pool.count({"refused_requests": 1}, storage_format="", placement="")
                 return None
-            space = keys.namespace({**self._space, "salt": request.cache_salt, "settings": settings.__dict__})
+            space = keys.namespace({**self._space, "salt": request.cache_salt, "settings": settings.in_key})
             chunk_keys = keys.chunk_keys(request.prompt_token_ids or [], self._config.chunk_tokens, space)
             tracked = self._requests[request.request_id] = Tracked(settings, chunk_keys)
         return tracked

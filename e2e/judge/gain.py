@@ -17,7 +17,7 @@ import numpy as np
 from scipy.stats import bootstrap
 
 from e2e.base.event import Event
-from e2e.base.gain import FASTER, NOTHING, SLOWER, WITHIN, Answer, Change, GainJudgement, Launches
+from e2e.base.gain import FASTER, NOTHING, SLOWER, WITHIN, Answer, Change, GainJudgement, Launches, Overlap
 from e2e.base.verdict import Verdict
 from e2e.judge.cells import judge
 
@@ -53,7 +53,7 @@ def judge_gain(events: Iterable[Event]) -> GainJudgement | None:
                 else:
                     answers.append(_answer(branch, at_once, length, samples[branch]))
     launches = [_launches(event.data) for event in events if event.kind == "gain.launches"]
-    return GainJudgement(plan, cells, tuple(answers), tuple(launches))
+    return GainJudgement(plan, cells, tuple(answers), tuple(launches), _overlaps(events))
 
 
 def _answer(branch: str, at_once: int, length: int | None, samples: Sequence[Mapping[str, object]]) -> Answer:
@@ -115,6 +115,16 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
         random_state=np.random.default_rng(0), vectorized=True,
     ).confidence_interval  # fmt: skip
     return float(found.low), float(found.high)
+
+
+def _overlaps(events: Iterable[Event]) -> tuple[Overlap, ...]:
+    """One per cell: it is told once per length and number of requests at once."""
+    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for event in events:
+        if event.kind == "gain.overlap":
+            counts = sums[str(event["branch"]), str(event["cell"])]
+            counts[:] = [n + int(event[name]) for n, name in zip(counts, ("loads", "pending", "waited"), strict=True)]
+    return tuple(Overlap(branch, cell, *counts) for (branch, cell), counts in sums.items())
 
 
 def _launches(data: Mapping[str, object]) -> Launches:

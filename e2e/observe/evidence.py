@@ -51,6 +51,11 @@ class EvidenceWindow:
             if count > 0:
                 self._record("fault.fired", **place, fault=fault, count=count)
 
+    def loads(self) -> list[dict]:
+        """Loads that the connector journaled since anyone looked; none where it keeps no journal."""
+        evidence = self._read()
+        return [_load(load) for load in evidence["loads"]] if evidence else []
+
     def _read(self) -> dict | None:
         if not self._present:
             return None

@@ -27,6 +27,7 @@ _COUNTERS = {
     "vllm:num_preemptions_total": "preemptions",
 }
 _BY_SOURCE = "vllm:prompt_tokens_by_source_total"
+_AT_WORK = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 _TTFT = "vllm:time_to_first_token_seconds"
 _POLL_S = 0.05
 _SETTLE_S = 2.0
@@ -35,18 +36,19 @@ _SETTLE_S = 2.0
 @dataclass(frozen=True)
 class Snapshot:
     """Cumulative values, summed over engines and models. ``counters``: keys as in the event metrics.delta; a series
-    that the engine lacks is absent. ``ttft_sum`` in seconds."""
+    that the engine lacks is absent. ``ttft_sum`` in seconds. ``at_work``: requests running or waiting, now."""
 
     counters: dict[str, float]
     ttft_sum: float = 0.0
     ttft_count: int = 0
+    at_work: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Snapshot:
         """EngineAnswer when ``text`` is no Prometheus exposition or none of vLLM's."""
         counters: dict[str, float] = {}
         ttft = {"_sum": 0.0, "_count": 0.0}
-        seen = False
+        at_work, seen = 0.0, False
         try:
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
@@ -56,11 +58,13 @@ class Snapshot:
                         counters[key] = counters.get(key, 0.0) + sample.value
                     elif sample.name in (_TTFT + "_sum", _TTFT + "_count"):
                         ttft[sample.name.removeprefix(_TTFT)] += sample.value
+                    elif sample.name in _AT_WORK:
+                        at_work += sample.value
         except ValueError as error:
             raise EngineAnswer(f"/metrics can't be read ({error}); is it a vLLM server?", status=200) from error
         if not seen:
             raise EngineAnswer("/metrics has no series of vLLM; is it a vLLM server?", status=200)
-        return cls(counters=counters, ttft_sum=ttft["_sum"], ttft_count=int(ttft["_count"]))
+        return cls(counters, ttft_sum=ttft["_sum"], ttft_count=int(ttft["_count"]), at_work=int(at_work))
 
     def since(self, before: Snapshot) -> dict[str, float]:
         """Differences per counter. A labelled series appears with its first increment, so an absent one was 0."""
@@ -95,6 +99,10 @@ class MetricsWindow:
         self._engine = engine
         self._limit_s = limit_s
         self._last: Snapshot | None = None
+
+    def at_work(self) -> int:
+        """Requests running or waiting on an engine that should be at rest; the gauges may lag behind by a moment."""
+        return self._poll(lambda now: not now.at_work, self._limit_s).at_work
 
     @contextmanager
     def arm(self, *, cell: str | None, arm: str, requests: int) -> Iterator[None]:

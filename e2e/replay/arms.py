@@ -108,14 +108,15 @@ def between_arms(
     seed: int,
     limit_s: float = 30.0,
     resets_seen: Callable[[], int] | None = None,
+    at_work: Callable[[], int] = lambda: 0,
 ) -> None:
     """Before an external ``arm``: empties vLLM's own prefix cache, then writes random values over all blocks, so that a
     load which writes nothing can't find the right bytes still lying there.
 
-    Nothing is overwritten after a refused reset: some block was in use, by a store in flight perhaps, and the rig must
-    not spoil what it judges. vLLM up to 0.25 does not tell whether it did reset; ``resets_seen`` then does, the number
-    of successful resets in the engine's log so far. An engine that can do neither (no dev mode, no worker extension) is
-    recorded with ok false; a dead one raises.
+    Nothing is overwritten after a refused reset, nor while the engine is ``at_work`` on so many requests: some block is
+    in use, by a store in flight or by somebody else, and the rig must not spoil what it judges. vLLM up to 0.25 does
+    not tell whether it did reset; ``resets_seen`` then does, the number of successful resets in the engine's log so
+    far. An engine that can do neither (no dev mode, no worker extension) is recorded with ok false; a dead one raises.
     """
     place = {"engine": engine, "cell": cell, "arm": arm}
     seen = resets_seen() if resets_seen else 0
@@ -127,7 +128,10 @@ def between_arms(
     if ok is None and resets_seen:
         ok = resets_seen() > seen
     record("reset.local", **place, ok=ok, tries=tries)
-    blocks = None if ok is False else _overwrite(client, engine=engine, record=record, seed=seed, limit_s=limit_s)
+    if busy := at_work():
+        record("note", text=f"Blocks were not overwritten: {busy} requests of others are at work.", engine=engine)
+    keep = ok is False or busy
+    blocks = None if keep else _overwrite(client, engine=engine, record=record, seed=seed, limit_s=limit_s)
     record("overwrite.free", **place, ok=blocks is not None, blocks=blocks or 0, seed=seed)
 
 
@@ -142,9 +146,10 @@ def _overwrite(client: EngineClient, *, engine: str, record: Record, seed: int, 
     return counts[0] if counts and all(isinstance(count, int) for count in counts) else None
 
 
-def warm_up_prompt(documents: Sequence[str], encode: Encode, *, step: int | None, nonce: str) -> Prompt:
-    """A prompt a little longer than one prefill step of ``step`` tokens, so that a full and a last step get warm."""
-    length = (step or 0) + least_length(encode)
+def warm_up_prompt(documents: Sequence[str], encode: Encode, *, step: int | None, longest: int, nonce: str) -> Prompt:
+    """A prompt a little longer than one prefill step of ``step`` tokens, so that a full and a last step get warm; never
+    longer than the ``longest`` that is replayed, for which the engine was made."""
+    length = min((step or 0) + least_length(encode), longest)
     return build_prompts(documents, encode, lengths=[length], nonce=f"{nonce}/warm-up")[0]
 
 

@@ -33,7 +33,8 @@ def as_json(found: GainJudgement, events: Iterable[Event]) -> dict[str, object]:
     return {
         "schema": SCHEMA, "plan": dict(found.plan), "measured_on": _measured_on(events), "cells": cells,
         "answers": [{**asdict(answer), "sentence": sentence(answer)} for answer in found.answers],
-        "launches": [asdict(each) for each in found.launches], "exit_code": found.exit_code,
+        "launches": [asdict(each) for each in found.launches],
+        "overlaps": [asdict(each) for each in found.overlaps], "exit_code": found.exit_code,
     }  # fmt: skip
 
 
@@ -60,6 +61,13 @@ def markdown(found: GainJudgement, events: Iterable[Event]) -> str:
     whole = [answer for answer in found.answers if answer.length is None]
     lines += [f"- {answer.branch}: {sentence(answer)}" for answer in whole]
     lines += ["", *_table(found.answers), "", *_launch_table(found.launches, names)]
+    if found.overlaps:
+        lines += ["", "Timed loads that were meant to overlap the forward:", ""]
+        lines += [
+            f"- {each.cell}: {each.pending} of {each.loads} had layers missing when the forward began, "
+            f"{each.waited} made it wait"
+            for each in found.overlaps
+        ]
     failed = [cell for cell in found.cells.cells if cell.verdict is not Verdict.PASS]
     lines += [f"- not proven: {cell.id} is {cell.verdict.value} ({cell.reason.sentence})" for cell in failed]
     if plan["axis"] == "placement":

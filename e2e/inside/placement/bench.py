@@ -195,9 +195,9 @@ def tiles(copy: float) -> list[dict[str, object]]:
 
     found = []
     for shape, tokens in (((32, 8, 128), 16384), ((24, 2, 64), 256)):
-        for layout in LAYOUTS[:2]:
+        for layout in LAYOUTS[:3]:
             _, job = prepare(shape, tokens, layout, staging="layer-major")
-            for tile_bytes in (4096, 8192, 16384, 32768):
+            for tile_bytes in (2048, 4096, 8192, 16384):
                 for warps in (2, 4, 8):
                     placement = Triton(tile_bytes=tile_bytes, warps=warps)
                     row = {"shape": "x".join(map(str, shape)), "tokens": tokens, "layout": layout,

@@ -116,7 +116,7 @@ class Triton:
 
     name = "triton"
 
-    def __init__(self, *, tile_bytes: int = 16384, warps: int = 4, remembered: int = 512) -> None:
+    def __init__(self, *, tile_bytes: int = 4096, warps: int = 4, remembered: int = 512) -> None:
         self.tile_bytes, self.warps, self.remembered = tile_bytes, warps, remembered
         self._plans: OrderedDict[tuple[PagedLayer, ...], _Plan] = OrderedDict()
         self._calls: OrderedDict[tuple, _Call] = OrderedDict()

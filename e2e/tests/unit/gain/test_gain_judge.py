@@ -128,6 +128,16 @@ def test_launches(monkeypatch):
     assert (found.placement, found.device_us) == (None, None)
 
 
+def test_overlap_is_summed_over_lengths(monkeypatch, tmp_path):
+    data = {"branch": "x", "engine": "e", "cell": "HND-kernel", "loads": 10, "pending": 3, "waited": 1}
+    events = [*recording(), Event("gain.overlap", data), Event("gain.overlap", {**data, "pending": 0, "waited": 0})]
+    found = judged(monkeypatch, events)
+    assert [(each.loads, each.pending, each.waited) for each in found.overlaps] == [(20, 3, 1)]
+    report.write(found, events, tmp_path)
+    said = "HND-kernel: 3 of 20 had layers missing when the forward began, 1 made it wait"
+    assert said in (tmp_path / "gain.md").read_text()
+
+
 def test_report_says_what_was_measured(monkeypatch, tmp_path):
     events = recording(b=0.8)
     found = judged(monkeypatch, events)

@@ -59,6 +59,17 @@ def test_a_request_overrides_and_refuses():
         base.override({"storage_format": "rowwise"})
 
 
+def test_how_a_load_is_paced_is_no_part_of_its_key():
+    timed = RequestSettings().override({"pace_s": 0})
+    assert timed.pace_s == 0
+    assert timed.in_key == RequestSettings().in_key
+    assert "pace_s" not in timed.in_key
+    assert timed.in_key != timed.override({"placement": "kernel"}).in_key
+    for wrong in (-1, True, "0", 61):
+        with pytest.raises(ValueError, match="use seconds from 0 to 60"):
+            timed.override({"pace_s": wrong})
+
+
 @pytest.mark.parametrize(
     ("text", "size"), [("4M", 4 << 20), ("1GiB", 1 << 30), (7, 7), ("2kb", 2048), ("0.5G", 1 << 29)]
 )

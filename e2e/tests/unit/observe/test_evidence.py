@@ -80,3 +80,11 @@ def test_an_engine_without_the_extension_is_noted_once():
 def test_a_dead_engine_raises():
     with pytest.raises(EngineCrashed):
         run(Extension(state(1), EngineCrashed("gone.")))
+
+
+def test_loads_since_anyone_looked():
+    window = EvidenceWindow(Extension(state(0, [1, 2]), state(0)), lambda kind, **data: None, engine="e")
+    assert [load["request"] for load in window.loads()] == ["r1", "r2"]
+    assert window.loads() == []
+    deaf = EvidenceWindow(Extension(EngineAnswer("no such method.", status=404)), lambda kind, **data: None, engine="e")
+    assert deaf.loads() == []

@@ -125,6 +125,13 @@ def test_impossible_arguments_raise(options):
     assert not journal.events
 
 
+WORDS = [" ".join(f"w{number}" for number in range(900))]
+
+
+def encode(text: str) -> list[int]:
+    return [hash(word) % 10**9 for word in text.split()]
+
+
 class Resetting:
     def __init__(self, *, reset=(True, 1), overwrite=({"blocks": 41},)):
         self.reset, self.overwrite, self.seeds = reset, overwrite, []
@@ -183,6 +190,18 @@ def test_nothing_is_overwritten_while_blocks_may_be_in_use(client, log):
     assert journal.of("overwrite.free")[0]["ok"] is False
 
 
+def test_nothing_is_overwritten_while_somebody_elses_requests_run():
+    journal, client = Journal(), Resetting(reset=(None, 4))
+    between_arms(client, engine="e", cell="c", arm="external", record=journal, seed=5, at_work=lambda: 2)
+    assert client.seeds == []
+    assert journal.of("overwrite.free")[0]["ok"] is False
+    assert "2 requests of others" in journal.of("note")[0]["text"]
+
+
+def test_the_warm_up_never_outgrows_the_engine():
+    assert len(warm_up_prompt(WORDS, encode, step=512, longest=513, nonce="n")) == 513
+
+
 def test_a_dead_engine_raises_between_arms():
     with pytest.raises(EngineCrashed):
         between_arms(
@@ -192,7 +211,9 @@ def test_a_dead_engine_raises_between_arms():
 
 def test_the_warm_up_is_longer_than_a_step_and_sent_twice_with_one_salt():
     words = [" ".join(f"w{number}" for number in range(900))]
-    prompt = warm_up_prompt(words, lambda text: [hash(word) % 10**9 for word in text.split()], step=512, nonce="n")
+    prompt = warm_up_prompt(
+        words, lambda text: [hash(word) % 10**9 for word in text.split()], step=512, longest=900, nonce="n"
+    )
     assert 512 < len(prompt) < 700
     calls = []
 
