@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -53,9 +54,19 @@ def test_without_its_baseline_nothing_passes(defect):
     assert all(cell.verdict is not Verdict.PASS for cell in judge(alone).cells)
 
 
-def test_gain_of_the_kernel_over_indexing_is_within_the_noise():
-    answers = {(a.branch, a.concurrency, a.length): a for a in judge_gain(_events("gain.jsonl.gz")).answers}
-    assert ("HND-chunkwise-overlap_on", 8, None) in answers
-    overall = [answer for answer in answers.values() if answer.length is None]
-    assert overall
-    assert {answer.answer for answer in overall} == {WITHIN}
+@pytest.mark.parametrize("layout", ["NHD", "HND"])
+def test_gain_of_the_kernel_over_indexing_is_within_the_noise(layout):
+    found = judge_gain(_events(f"gain-{layout.lower()}.jsonl.gz"))
+    assert {cell.verdict for cell in found.cells.cells} == {Verdict.PASS}
+    overall = {(a.branch, a.concurrency): a for a in found.answers if a.length is None}
+    branches = product(("chunkwise", "layerwise"), ("off", "on"), (1, 8))
+    assert overall.keys() == {(f"{layout}-{form}-overlap_{overlap}", at_once) for form, overlap, at_once in branches}
+    assert {(a.answer, a.client.pairs, a.left_out) for a in overall.values()} == {(WITHIN, 20, 0)}
+
+
+@pytest.mark.parametrize("layout", ["NHD", "HND"])
+def test_launches_on_a_gpu_are_tied_to_the_placement(layout):
+    found = judge_gain(_events(f"gain-{layout.lower()}.jsonl.gz")).launches
+    placed = {(each.branch.rpartition("_")[2], each.side): each.placement for each in found}
+    assert placed == {("off", "a"): 32, ("off", "b"): 1, ("on", "a"): 90, ("on", "b"): 30}
+    assert all(each.device_us > 0 for each in found)
