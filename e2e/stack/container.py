@@ -24,7 +24,7 @@ from e2e.stack import probe
 from e2e.stack.containers import DOCKER_ERRORS, connect, labels, remove, remove_orphans
 from e2e.stack.ledger import Ledger
 from e2e.stack.logged import LoggedEngine
-from e2e.stack.spec import SERVED_MODEL, EngineSpec
+from e2e.stack.spec import EngineSpec
 from e2e.stack.waits import Outcome, wait
 
 HOST = "127.0.0.1"
@@ -78,15 +78,12 @@ class ContainerEngine(LoggedEngine):
     """A container with its server. See ``launcher.Engine`` for the meaning of each method."""
 
     def __init__(self, launcher: ContainerLauncher, spec: EngineSpec, *, log_path: Path, record: Record) -> None:
-        self.name, self.spec, self.model = spec.name, spec, SERVED_MODEL
-        self.log_path = log_path.resolve()
-        self._launcher, self._record = launcher, record
+        super().__init__(spec, log_path=log_path, record=record)
+        self._launcher = launcher
         self._container: docker.models.containers.Container | None = None
-        self._failed = self._stopped = False
-        self._began_ns = time.monotonic_ns()
         self._log = self._open_log()
         argv = spec.argv(PORT, python="python", host="0.0.0.0")
-        self._announce(argv)
+        self._announce(argv, launcher="docker", attempt=launcher.attempt, image=launcher.image)
         try:
             self._container = self._create(argv)
             self._container.start()
@@ -110,20 +107,6 @@ class ContainerEngine(LoggedEngine):
             return self.log_path.open("ab", buffering=0)
         except OSError as error:
             raise SettingsError(f"engine {self.name} can't be run: {error.strerror}: {error.filename}.") from error
-
-    def _announce(self, argv: list[str]) -> None:
-        self._record(
-            "engine.start",
-            engine=self.name,
-            engine_key=self.spec.engine_key,
-            role=self.spec.role,
-            attempt=self._launcher.attempt,
-            argv=argv,
-            env=self.spec.settings_env(),
-            launcher="docker",
-            image=self._launcher.image,
-            log=str(self.log_path),
-        )
 
     def _create(self, argv: list[str]) -> docker.models.containers.Container:
         environ = {name: self._launcher.environ[name] for name in PASSED if name in self._launcher.environ}

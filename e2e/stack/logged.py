@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TypeVar
 
 from e2e.base.errors import EngineCrashed, EngineError
 from e2e.base.event import Record
 from e2e.stack.root_cause import root_cause
+from e2e.stack.spec import SERVED_MODEL, EngineSpec
 from e2e.stack.waits import wait
 
 #: Bytes of a log that are read for its cause and its tail.
@@ -19,11 +21,19 @@ Failure = TypeVar("Failure", bound=EngineError)
 class LoggedEngine:
     """Half of ``launcher.Engine``; a launcher's handle adds how it is started, watched and stopped."""
 
-    name: str
-    log_path: Path
-    _record: Record
-    _failed: bool
-    _stopped: bool
+    def __init__(self, spec: EngineSpec, *, log_path: Path, record: Record) -> None:
+        self.name, self.spec, self.model = spec.name, spec, SERVED_MODEL
+        self.log_path = log_path.resolve()
+        self._record = record
+        self._failed = self._stopped = False
+        self._began_ns = time.monotonic_ns()
+
+    def _announce(self, argv: list[str], *, launcher: str, attempt: int, **about: object) -> None:
+        """Records ``engine.start``, before anything is started."""
+        self._record(
+            "engine.start", engine=self.name, engine_key=self.spec.engine_key, role=self.spec.role, attempt=attempt,
+            argv=argv, env=self.spec.settings_env(), launcher=launcher, log=str(self.log_path), **about,
+        )  # fmt: skip
 
     def alive(self) -> bool:
         raise NotImplementedError

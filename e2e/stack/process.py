@@ -23,7 +23,7 @@ from e2e.stack.ledger import Ledger
 from e2e.stack.logged import LoggedEngine
 from e2e.stack.owned import ENGINE_MARK, MARK, marked
 from e2e.stack.reaper import kill, remove_segments, shared_memory_of
-from e2e.stack.spec import SERVED_MODEL, EngineSpec
+from e2e.stack.spec import EngineSpec
 from e2e.stack.waits import Outcome, wait
 
 HOST = "127.0.0.1"
@@ -72,14 +72,12 @@ class ProcessEngine(LoggedEngine):
     """A running API server and its children. See ``launcher.Engine`` for the meaning of each method."""
 
     def __init__(self, launcher: ProcessLauncher, spec: EngineSpec, *, log_path: Path, record: Record) -> None:
-        self.name, self.spec, self.model = spec.name, spec, SERVED_MODEL
-        self.log_path = log_path.resolve()
-        self._launcher, self._record = launcher, record
+        super().__init__(spec, log_path=log_path, record=record)
+        self._launcher = launcher
         # short: vLLM puts Unix sockets there, whose whole path may have 107 bytes
         self._tmp = launcher.ledger.folder(Path(tempfile.gettempdir()), f"t{time.monotonic_ns() // 1000 % 10**9}")
-        self._announced = self._failed = self._stopped = False
         self._held: HeldPort | None = None
-        self._began_ns = time.monotonic_ns()
+        self._announced = False
         self._spawn()
 
     @property
@@ -92,7 +90,8 @@ class ProcessEngine(LoggedEngine):
         self.port = self._held.port
         argv = self.spec.argv(self.port, python=self._launcher.python, host=HOST)
         if not self._announced:
-            self._announce(argv)
+            self._announce(argv, launcher="process", attempt=self._launcher.attempt)
+            self._announced = True
         try:
             self.log_path.parent.mkdir(parents=True, exist_ok=True)
             with self.log_path.open("ab") as log:
@@ -108,20 +107,6 @@ class ProcessEngine(LoggedEngine):
         except OSError as error:
             self._release_port()
             raise SettingsError(f"engine {self.name} can't be run: {error.strerror}: {error.filename}.") from error
-
-    def _announce(self, argv: list[str]) -> None:
-        self._announced = True
-        self._record(
-            "engine.start",
-            engine=self.name,
-            engine_key=self.spec.engine_key,
-            role=self.spec.role,
-            attempt=self._launcher.attempt,
-            argv=argv,
-            env=self.spec.settings_env(),
-            launcher="process",
-            log=str(self.log_path),
-        )
 
     def _environment(self) -> dict[str, str]:
         env = self.spec.environment(self._launcher.environ)

@@ -59,21 +59,35 @@ class LayerOrderShifted(Fault):
         return staged.roll(1, dims=0)
 
 
-class BitFlip(Fault):
+class _MiddleLayer(Fault):
+    """Spoils the middle layer of a copy. ``spoil`` gets that layer [2, T, H, D]."""
+
+    around_any = True
+
+    def staged(self, staged: torch.Tensor, group: range, scene: Scene) -> torch.Tensor:
+        if scene.middle not in group or not self.can_spoil(staged):
+            return staged
+        scene.fired()
+        staged = staged.clone()
+        self.spoil(staged[scene.middle - group.start])
+        return staged
+
+    def can_spoil(self, staged: torch.Tensor) -> bool:
+        return True
+
+    def spoil(self, layer: torch.Tensor) -> None:
+        raise NotImplementedError
+
+
+class BitFlip(_MiddleLayer):
     """The lowest bit of one element of the middle layer: memory or link error below every checksum. Too small to move
     a token, and often a logprob."""
 
     name = "bit_flip"
-    around_any = True
 
-    def staged(self, staged: torch.Tensor, group: range, scene: Scene) -> torch.Tensor:
-        if scene.middle not in group:
-            return staged
-        scene.fired()
-        staged = staged.clone()
-        tokens, heads, size = staged.shape[2:]
-        words(staged)[scene.middle - group.start, 1, tokens // 2, heads // 2, size // 2] ^= 1
-        return staged
+    def spoil(self, layer: torch.Tensor) -> None:
+        tokens, heads, size = layer.shape[1:]
+        words(layer)[1, tokens // 2, heads // 2, size // 2] ^= 1
 
 
 class ReadAsFp16(Fault):
@@ -94,31 +108,22 @@ class ReadAsFp16(Fault):
         return misread.nan_to_num(0.0, posinf=largest, neginf=-largest).clamp(-largest, largest).to(staged.dtype)
 
 
-class ScaleLost(Fault):
+class ScaleLost(_MiddleLayer):
     """The middle layer comes back at half its size: class A, quantization scales lost (vLLM 48412)."""
 
     name = "scale_lost"
-    around_any = True
 
-    def staged(self, staged: torch.Tensor, group: range, scene: Scene) -> torch.Tensor:
-        if scene.middle not in group or staged.element_size() == 1:
-            return staged
-        scene.fired()
-        staged = staged.clone()
-        staged[scene.middle - group.start] *= 0.5
-        return staged
+    def can_spoil(self, staged: torch.Tensor) -> bool:
+        return staged.element_size() > 1
+
+    def spoil(self, layer: torch.Tensor) -> None:
+        layer *= 0.5
 
 
-class ZeroLayer(Fault):
+class ZeroLayer(_MiddleLayer):
     """The middle layer comes back as zeros: class C, a transfer that never wrote its fresh buffer."""
 
     name = "zero_layer"
-    around_any = True
 
-    def staged(self, staged: torch.Tensor, group: range, scene: Scene) -> torch.Tensor:
-        if scene.middle not in group:
-            return staged
-        scene.fired()
-        staged = staged.clone()
-        words(staged)[scene.middle - group.start] = 0
-        return staged
+    def spoil(self, layer: torch.Tensor) -> None:
+        words(layer).zero_()
