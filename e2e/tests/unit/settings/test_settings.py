@@ -33,7 +33,7 @@ def test_nothing_given_is_the_default_grid_on_this_machine():
     assert (settings.connector, settings.model, settings.device, settings.attention) == (
         "embedded", "smollm2", "cpu", "strided",
     )  # fmt: skip
-    assert settings.axis_defaults == {"dtype": "float32"}
+    assert settings.axis_defaults == {"dtype": "bfloat16"}
     assert settings.axis_fixed == {}
     assert settings.out.parent.name == "results"
     assert not settings.out.exists()
@@ -73,7 +73,7 @@ def test_settings_are_frozen():
 def test_stock_attention_on_a_cpu_has_one_layout_and_larger_blocks():
     settings = resolve({"attention": "stock"})
     assert settings.axis_fixed == {"layout": "HND"}
-    assert settings.axis_defaults == {"dtype": "float32", "block_size": 128}
+    assert settings.axis_defaults == {"dtype": "bfloat16", "block_size": 128}
 
 
 def test_attached_engine_decides_for_itself():
