@@ -54,7 +54,7 @@ def markdown(found: GainJudgement, events: Iterable[Event]) -> str:
     plan, names = found.plan, found.plan["names"]
     what = f"{plan['axis']}: " if plan["axis"] else ""
     lines = [f"# Gain: {what}{names['b']} against {names['a']}", "", _measured_on(events) + ".", ""]
-    if plan["double"]:
+    if plan["double"] or _is_double(events):
         lines += [DOUBLE, ""]
     if plan["device"] == "cpu":
         lines += ["It ran on a CPU: nothing here says anything about a GPU.", ""]
@@ -105,6 +105,12 @@ def _launch_table(launches: Iterable[Launches], names) -> list[str]:
         spent = "-" if each.device_us is None else f"{each.device_us:.0f}"
         lines.append(f"| {each.branch} | {names[each.side]} | {each.length} | {each.total:.0f} | {placed} | {spent} |")
     return lines
+
+
+def _is_double(events: Iterable[Event]) -> bool:
+    """Was it the embedded connector, under whatever name it was given?"""
+    loaded = (str(event["effective"].get("connector", "")) for event in events if event.kind == "engine.config")
+    return any(name.startswith("e2e.inside.") for name in loaded)
 
 
 def _measured_on(events: Iterable[Event]) -> str:

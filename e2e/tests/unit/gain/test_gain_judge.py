@@ -146,3 +146,13 @@ def test_report_says_what_was_measured(monkeypatch, tmp_path):
     assert report.DOUBLE in text
     assert report.STALE in text
     assert '"maru-e2e/gain/1"' in (tmp_path / "gain.json").read_text()
+
+
+def test_the_double_is_named_also_when_a_file_gave_it(monkeypatch, tmp_path):
+    plain = [Event(e.kind, {**e.data, "double": False}) if e.kind == "gain.plan" else e for e in recording()]
+    loaded = Event(
+        "engine.config", {"engine": "e", "effective": {"connector": "e2e.inside.connector.EmbeddedConnector"}}
+    )
+    for events, named in ((plain, False), ([*plain, loaded], True)):
+        report.write(judged(monkeypatch, events), events, tmp_path)
+        assert (report.DOUBLE in (tmp_path / "gain.md").read_text()) is named

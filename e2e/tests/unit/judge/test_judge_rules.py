@@ -192,6 +192,7 @@ class TestFailures:
             ("run", "EngineCrashed", Reason.ENGINE_CRASHED),
             ("run", "EngineTimeout", Reason.ENGINE_HUNG),
             ("start", "Unheard", Reason.ENGINE_REFUSED),
+            ("prepare", "EngineAnswer", Reason.REQUEST_FAILED),
         ],
     )
     def test_the_engine_ended_before_the_cell_did(self, stage, error, reason):
