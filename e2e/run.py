@@ -232,11 +232,10 @@ class Flow:
         if not plan.prompts:
             nonce = f"{self.run_id}/{self.attempt}/{plan.key}"
             plan.prompts.extend(build_prompts(self.documents, encode, lengths=lengths, nonce=nonce))
-        nonce, longest = f"{self.run_id}/{spec.name}", max(lengths)
-        arms.warm_up(
-            client,
-            arms.warm_up_prompt(self.documents, encode, step=plan.lengths.step, longest=longest, nonce=nonce),
+        warm = arms.warm_up_prompt(
+            self.documents, encode, step=plan.lengths.step, longest=max(lengths), nonce=f"{self.run_id}/{spec.name}"
         )
+        arms.warm_up(client, warm)
         witness = self._witness(spec, client, engine, config["effective"])
         live = Live(
             engine, client,
