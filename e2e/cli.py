@@ -262,8 +262,12 @@ def _as_interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """The console script. SIGTERM and SIGHUP end a run like ^C, so that engines are stopped."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    """The console script. SIGTERM and SIGHUP end a run like ^C, so that engines are stopped. ^C does also where a shell
+    started the rig in the background and had it ignored, which engines would inherit; nohup is heeded."""
+    heeded = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        heeded.append(signal.SIGHUP)
+    for number in heeded:
         signal.signal(number, _as_interrupt)
     raise SystemExit(execute(sys.argv[1:]))
 

@@ -154,9 +154,12 @@ cli.main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_signals_end_a_run_with_its_teardown(tmp_path, number):
+@pytest.mark.parametrize("shell", ["", "trap '' INT;"], ids=["foreground", "background"])
+def test_signals_end_a_run_with_its_teardown(tmp_path, number, shell):
+    """A shell has ^C ignored in what it starts in the background."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path, "env": os.environ}
-    with subprocess.Popen([sys.executable, "-c", WAITS], **pipes) as rig:
+    command = ["sh", "-c", f'{shell} exec "$@"', "sh", sys.executable, "-c", WAITS]
+    with subprocess.Popen(command, **pipes) as rig:
         assert rig.stdout.readline() == "running\n"
         began = time.monotonic()
         rig.send_signal(number)
@@ -165,6 +168,18 @@ def test_signals_end_a_run_with_its_teardown(tmp_path, number):
     assert out == "torn down\n"
     assert err.startswith("maru-e2e: stopped by a signal")
     assert time.monotonic() - began < 20
+
+
+def test_nohup_is_heeded(tmp_path):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path, "env": os.environ}
+    command = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", sys.executable, "-c", WAITS]
+    with subprocess.Popen(command, **pipes) as rig:
+        assert rig.stdout.readline() == "running\n"
+        rig.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            rig.wait(timeout=1)
+        rig.send_signal(signal.SIGTERM)
+        assert rig.communicate(timeout=30)[0] == "torn down\n"
 
 
 def test_importing_the_command_line_pulls_no_engine():
