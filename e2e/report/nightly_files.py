@@ -99,7 +99,7 @@ def issue_text(night: Night, reports: Mapping[str, Mapping], changes: Sequence[C
     for step, cell in wrong:
         lines += [f"### {cell['id']}", "", "It " + known.get(f"{step}/{cell['id']}", "is corrupt") + ".", ""]
         claimed = cell["ttft"].get("claimed_speedup")
-        if claimed:
+        if claimed and claimed > 1:
             lines += [f"Fast but wrong: a speed-up of {claimed:.2f}x would have been claimed.", ""]
         lines += [f"- {finding['sentence']}" for finding in cell["findings"]]
         build = cell["effective"].get("connector_build")

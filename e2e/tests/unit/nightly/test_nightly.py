@@ -18,8 +18,8 @@ def cell(name="NHD-chunkwise", verdict="pass", hits=4608, external=0.5, **more):
     return {
         "id": name, "verdict": verdict, "reason": reason, "adapter": "embedded", "effective": {"gpu": "H200"},
         "hits": {"predicted": hits, "engine": hits, "connector": hits},
-        "ttft": {"cold_s": 2.0, "external_s": external, "speedup": 4.0 if verdict == "pass" else None,
-                 "claimed_speedup": 4.0 if verdict == "corrupt" else None},
+        "ttft": {"cold_s": 2.0, "external_s": external, "speedup": 2.0 / external if verdict == "pass" else None,
+                 "claimed_speedup": 2.0 / external if verdict == "corrupt" else None},
         "findings": [] if verdict == "pass" else [{"sentence": "Same tokens, but other logprobs."}],
         "reproduce": f"./scripts/canary --cell {name}", **more,
     }  # fmt: skip
@@ -93,6 +93,14 @@ def test_new_corruption_makes_an_issue_that_can_be_pasted(tmp_path):
     for part in ("Fast but wrong: a speed-up of 4.00x", "other logprobs", "./scripts/canary --cell HND-layerwise"):
         assert part in issue
     assert "### NHD-chunkwise" not in issue
+
+
+def test_what_was_not_even_fast_is_not_called_so(tmp_path):
+    wrong = [cell(verdict="corrupt", external=4.0)]
+    close_night(write(tmp_path, "20260102T020000Z", cells=wrong, steps=codes(**{"grid-embedded-default": 1})))
+    issue = (tmp_path / "20260102T020000Z" / "issue.md").read_text()
+    assert "### NHD-chunkwise" in issue
+    assert "Fast but wrong" not in issue
 
 
 def test_only_good_and_earlier_nights_are_history(tmp_path):
