@@ -25,7 +25,7 @@ from e2e.judge.gain import judge_gain
 from e2e.observe.metrics import Snapshot
 from e2e.plan import KeyPlan, plan
 from e2e.recording.journal import Journal, read
-from e2e.replay.paired import Sender, until
+from e2e.replay.paired import Sender, timed_cell, until
 from e2e.replay.prompts import Prompt, build_prompts, folder_tokenizer, read_documents
 from e2e.report import gain as report_gain
 from e2e.run import PROMPTS, Flow, Live, shared_memory
@@ -156,7 +156,7 @@ class _Gain:
 
     def sender(self, flow: Flow, live: Live, branch: str, cell: Cell) -> Sender:
         salt = f"{flow.run_id}.gain.{branch}.{cell.id}"
-        return Sender(live.client, salt, timed_params(flow.adapter, cell), flow.settings.request_limit_s)
+        return Sender(live.client, cell.id, salt, timed_params(flow.adapter, cell), flow.settings.request_limit_s)
 
     def sample(self, sender: Sender, live: Live, prompts: Sequence[Prompt], expected: int, **about: object) -> None:
         sender.forget_local()
@@ -178,14 +178,18 @@ class _Gain:
         )  # fmt: skip
 
     def overlap(self, live: Live, branch: str) -> None:
-        """Of the timed overlapped loads since the journal was read last: did the forward meet any under way?"""
-        timed = [row for row in live.evidence.loads() if row["request"].startswith("gain.") and row["overlap"]]
-        for cell in dict.fromkeys(row["cell"] for row in timed):
-            mine = [row for row in timed if row["cell"] == cell]
+        """Of the timed overlapped loads since the journal was read last: did the forward meet any under way? Nothing is
+        told of a connector whose journal doesn't say (Maru's log)."""
+        by_cell: dict[str, list[Mapping[str, object]]] = {}
+        for row in live.evidence.loads():
+            cell = timed_cell(row["request"])
+            if cell and row.get("overlap") is True and "pending_at_forward" in row:
+                by_cell.setdefault(cell, []).append(row)
+        for cell, rows in by_cell.items():
             self.record(
-                "gain.overlap", branch=branch, engine=live.engine.name, cell=cell, loads=len(mine),
-                pending=sum(row["pending_at_forward"] > 0 for row in mine),
-                waited=sum(row["blocking_waits"] > 0 for row in mine),
+                "gain.overlap", branch=branch, engine=live.engine.name, cell=cell, loads=len(rows),
+                pending=sum(row["pending_at_forward"] > 0 for row in rows),
+                waited=sum(row["blocking_waits"] > 0 for row in rows),
             )  # fmt: skip
 
     def launches(self, sender: Sender, live: Live, prompts: Sequence[Prompt], **about: object) -> None:

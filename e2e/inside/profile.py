@@ -7,7 +7,7 @@ that no other one called. Profiling slows requests down, so profiled requests ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch.autograd import DeviceType
@@ -57,7 +57,7 @@ class LaunchCounter:
         found["placement"] = self._placement(events) if self._loader is not None else None
         return found
 
-    def _placement(self, events: Iterable) -> dict[str, object]:
+    def _placement(self, events: Sequence) -> dict[str, object]:
         if not self._cuda:
             inside = [event for event in events if event.name == PLACE and event.device_type == DeviceType.CPU]
             names = Counter(event.name for each in inside for event in _tree(each) if _operation(event))
@@ -68,15 +68,12 @@ class LaunchCounter:
         return {"calls": self._calls, "launches": _short(names), "device_us": device_us}
 
 
-def placed(events: Iterable) -> list:
+def placed(events: Sequence) -> list:
     """The device activities within any placement range, on the stream of the range."""
-    found, ranges = [], []
-    for event in events:
-        if event.device_type == DeviceType.CUDA:
-            (ranges if event.name == PLACE else found).append(event)
+    ranges = [event for event in events if event.device_type == DeviceType.CUDA and event.name == PLACE]
     return [
         event
-        for event in found
+        for event in events
         if _launched(event)
         and any(
             (event.device_index, event.device_resource_id) == (each.device_index, each.device_resource_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -119,12 +119,12 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 def _overlaps(events: Iterable[Event]) -> tuple[Overlap, ...]:
     """One per cell: it is told once per length and number of requests at once."""
-    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    sums: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for event in events:
         if event.kind == "gain.overlap":
-            counts = sums[str(event["branch"]), str(event["cell"])]
-            counts[:] = [n + int(event[name]) for n, name in zip(counts, ("loads", "pending", "waited"), strict=True)]
-    return tuple(Overlap(branch, cell, *counts) for (branch, cell), counts in sums.items())
+            told = {name: int(event[name]) for name in ("loads", "pending", "waited")}
+            sums[str(event["branch"]), str(event["cell"])].update(told)
+    return tuple(Overlap(branch, cell, **counts) for (branch, cell), counts in sums.items())
 
 
 def _launches(data: Mapping[str, object]) -> Launches:

@@ -128,10 +128,12 @@ def between_arms(
     if ok is None and resets_seen:
         ok = resets_seen() > seen
     record("reset.local", **place, ok=ok, tries=tries)
-    if busy := at_work():
-        record("note", text=f"Blocks were not overwritten: {busy} requests of others are at work.", engine=engine)
-    keep = ok is False or busy
-    blocks = None if keep else _overwrite(client, engine=engine, record=record, seed=seed, limit_s=limit_s)
+    blocks = None
+    if ok is not False:
+        if busy := at_work():
+            record("note", text=f"Blocks were not overwritten: {busy} requests of others are at work.", engine=engine)
+        else:
+            blocks = _overwrite(client, engine=engine, record=record, seed=seed, limit_s=limit_s)
     record("overwrite.free", **place, ok=blocks is not None, blocks=blocks or 0, seed=seed)
 
 

@@ -14,13 +14,17 @@ from e2e.replay.stream import Completion
 
 #: A first token needs no more; what follows would only cost time.
 ONE_TOKEN = 1
+#: What the id of every request here begins with; the cell's id comes next.
+TIMED = "gain."
 
 
 @dataclass
 class Sender:
-    """Requests of one side on one engine. ``params``: kv_transfer_params, ``salt``: equal for store and rerun."""
+    """Requests of one cell on one engine, which its id names. ``params``: kv_transfer_params, ``salt``: equal for store
+    and rerun."""
 
     client: EngineClient
+    cell: str
     salt: str
     params: Mapping[str, object] | None
     limit_s: float
@@ -41,10 +45,10 @@ class Sender:
         self.client.reset_prefix_cache(0.0)
 
     def _one(self, prompt: Prompt) -> Completion:
+        request_id = f"{TIMED}{self.cell}.{uuid.uuid4().hex[:12]}"
         return self.client.complete(
-            prompt.token_ids, request_id=f"gain.{uuid.uuid4().hex[:12]}", max_tokens=ONE_TOKEN, logprobs=None,
-            cache_salt=self.salt, kv_transfer_params=dict(self.params) if self.params is not None else None,
-            limit_s=self.limit_s,
+            prompt.token_ids, request_id=request_id, max_tokens=ONE_TOKEN, logprobs=None, cache_salt=self.salt,
+            kv_transfer_params=dict(self.params) if self.params is not None else None, limit_s=self.limit_s,
         )  # fmt: skip
 
 
@@ -54,3 +58,8 @@ def until(read: Callable[[], object], done: Callable[[object], bool], *, limit_s
     while not done(found := read()) and time.monotonic_ns() < end_ns:
         time.sleep(pause_s)
     return found
+
+
+def timed_cell(request: str) -> str | None:
+    """The cell whose timed request this is; None for any other request."""
+    return request.removeprefix(TIMED).rpartition(".")[0] if request.startswith(TIMED) else None

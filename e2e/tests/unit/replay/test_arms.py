@@ -210,10 +210,7 @@ def test_a_dead_engine_raises_between_arms():
 
 
 def test_the_warm_up_is_longer_than_a_step_and_sent_twice_with_one_salt():
-    words = [" ".join(f"w{number}" for number in range(900))]
-    prompt = warm_up_prompt(
-        words, lambda text: [hash(word) % 10**9 for word in text.split()], step=512, longest=900, nonce="n"
-    )
+    prompt = warm_up_prompt(WORDS, encode, step=512, longest=900, nonce="n")
     assert 512 < len(prompt) < 700
     calls = []
 
