@@ -57,6 +57,9 @@ def run(
     prompts: flags.Prompts = None,
     launcher: flags.LaunchWith = None,
     image: flags.Image = None,
+    api_key: flags.ApiKey = None,
+    prompts_dir: flags.PromptsDir = None,
+    engine_python: flags.EnginePython = None,
 ) -> int:
     """Replay prompts over a grid of settings on real engines and judge every cell.
 
@@ -85,6 +88,8 @@ def faults(
     prompts: flags.Prompts = None,
     max_tokens: flags.MaxTokens = None,
     digests: flags.Digests = None,
+    prompts_dir: flags.PromptsDir = None,
+    engine_python: flags.EnginePython = None,
 ) -> int:
     """Can the rig see it? Plant faults in every cell beside clean twins, and print the scoreboard.
 
@@ -118,6 +123,8 @@ def gain(
     start_limit_s: flags.StartLimit = None,
     request_limit_s: flags.RequestLimit = None,
     judge: flags.JudgeOnly = None,
+    prompts_dir: flags.PromptsDir = None,
+    engine_python: flags.EnginePython = None,
 ) -> int:
     """Is a change worth it? Two settings or two connectors, measured in turn and judged against the noise.
 

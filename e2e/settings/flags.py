@@ -98,3 +98,14 @@ JudgeOnly = Annotated[
     Path | None, typer.Option("--judge", help="Judge a recorded comparison again; nothing is run.", metavar="DIR")
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Fewer shapes in the benchmark.")]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(help="Key of the engine of --attach; never recorded.", metavar="KEY", envvar="MARU_E2E_API_KEY"),
+]
+PromptsDir = Annotated[
+    str | None,
+    typer.Option(help="Texts (*.txt) for the prompts instead of the shipped ones.", metavar="DIR"),
+]
+EnginePython = Annotated[
+    str | None, typer.Option(help="The Python that has vLLM [default: the one that runs this].", metavar="PATH")
+]

@@ -39,6 +39,9 @@ _PARSERS: Mapping[str, tuple[str, Callable]] = {
     "rounds": ("rounds", lambda number: int(words.positive("--rounds", number))),
     "launcher": ("launcher", words.launcher),
     "image": ("image", str),
+    "api_key": ("api_key", words.key),
+    "prompts_dir": ("prompts_dir", words.folder),
+    "engine_python": ("engine_python", words.python),
     "start_limit_s": ("start_limit_s", lambda number: words.positive("--start-limit-s", number)),
     "request_limit_s": ("request_limit_s", lambda number: words.positive("--request-limit-s", number)),
 }
@@ -86,7 +89,7 @@ def _settings(values: Mapping[str, object], *, out: Path, argv: Sequence[str], r
     if chosen["device"] == "cuda" and chosen.get("attention") == "strided":
         raise SettingsError("--attention strided is a CPU backend; leave it out, or use --device cpu.")
     try:
-        return Settings.model_validate({**chosen, "out": out, "argv": tuple(argv), "resume": resume})
+        return Settings.model_validate({**chosen, "out": out, "argv": words.redacted(argv), "resume": resume})
     except ValidationError as error:
         key = ".".join(str(part) for part in error.errors()[0]["loc"])
         raise RecordingError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from e2e.grid.axes import Value
 from e2e.grid.selection import GRIDS, Selection
@@ -15,7 +15,7 @@ RECORDING = "recording.jsonl"
 #: What ``docker compose build engine-image`` makes.
 ENGINE_IMAGE = "maru-e2e-engine:0.1.0"
 #: A resumed run may change these: they don't change what is measured.
-FREE_ON_RESUME = ("out", "resume", "argv", "strict", "start_limit_s", "request_limit_s")
+FREE_ON_RESUME = ("out", "resume", "argv", "strict", "start_limit_s", "request_limit_s", "engine_python")
 
 
 class Settings(BaseModel):
@@ -23,7 +23,9 @@ class Settings(BaseModel):
     "strided" (the rig's own CPU backend), "stock", or a backend's name; None leaves it to vLLM. Sizes in bytes, limits
     in seconds, ``lengths`` in tokens (empty: ``prompts`` of them are solved). ``argv``: the command line, for the
     report. ``self_test``: every cell once more with each planted fault, or with those of ``faults``, and clean cells
-    ``rounds`` times. ``connector_server``: host:port of a server of the connector that somebody else runs."""
+    ``rounds`` times. ``connector_server``: host:port of a server of the connector that somebody else runs. ``api_key``:
+    of the engine of ``attach``; it is never recorded, so a resumed run needs it again. ``prompts_dir``: a folder of
+    texts, None for those of the package. ``engine_python``: the interpreter that has vLLM, None for this one."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -51,6 +53,9 @@ class Settings(BaseModel):
     rounds: int = 1
     launcher: Literal["process", "docker"] = "process"
     image: str = ENGINE_IMAGE
+    api_key: SecretStr | None = Field(default=None, exclude=True)
+    prompts_dir: Path | None = None
+    engine_python: Path | None = None
     argv: tuple[str, ...] = ()
 
     @property
@@ -76,5 +81,5 @@ class Settings(BaseModel):
         return {} if free else {"layout": "HND"}
 
     def as_json(self) -> dict[str, object]:
-        """As it stands in ``run.begin``; ``Settings.model_validate`` is the inverse."""
+        """As it stands in ``run.begin``, without the key; ``Settings.model_validate`` is the inverse."""
         return self.model_dump(mode="json")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from pydantic import SecretStr
 
 from e2e.base.errors import SettingsError
 from e2e.grid.selection import GRIDS, Product, parse_grid
@@ -86,3 +91,39 @@ def positive(flag: str, number: float) -> float:
     if not 0 < number < float("inf"):
         raise SettingsError(f"{flag}: {number:g} is too small or too large; give a number above 0.")
     return number
+
+
+def key(word: str) -> SecretStr:
+    """What an HTTP header can carry: printable ASCII without blanks."""
+    if not (word and word.isascii() and word.isprintable() and " " not in word):
+        raise SettingsError("--api-key: it is empty or has a character that no HTTP header takes; give it as it is.")
+    return SecretStr(word)
+
+
+def redacted(argv: Sequence[str]) -> tuple[str, ...]:
+    """A command line without its key, for recordings and reports."""
+    shown: list[str] = []
+    for number, word in enumerate(argv):
+        if number and argv[number - 1] == "--api-key":
+            shown.append("...")
+        else:
+            shown.append("--api-key=..." if word.startswith("--api-key=") else word)
+    return tuple(shown)
+
+
+def folder(word: str) -> Path:
+    """The absolute path of a folder with at least one text."""
+    where = Path(word).absolute()
+    if not where.is_dir():
+        raise SettingsError(f"--prompts-dir: {word} is no folder; give one with texts (*.txt).")
+    if next(where.glob("*.txt"), None) is None:
+        raise SettingsError(f"--prompts-dir: {word} has no text; put at least one *.txt into it.")
+    return where
+
+
+def python(word: str) -> Path:
+    """The absolute path of an interpreter. Its link is kept: a virtual environment's Python is one."""
+    found = shutil.which(word)
+    if found is None:
+        raise SettingsError(f"--engine-python: {word} is no program that can be run; give a Python that has vLLM.")
+    return Path(os.path.abspath(found))

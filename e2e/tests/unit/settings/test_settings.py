@@ -1,4 +1,5 @@
 import os
+import sys
 
 import pytest
 from hypothesis import given
@@ -110,6 +111,10 @@ def test_gpu_is_chosen_where_there_is_one(monkeypatch):
         ({"kv_cache_size": "2X"}, "--kv-cache-size: '2X' is no size"),
         ({"max_tokens": 0}, "--max-tokens: 0 is too small"),
         ({"start_limit_s": float("nan")}, "--start-limit-s: nan is too small"),
+        ({"api_key": "a b"}, "--api-key: it is empty or has a character that no HTTP header takes"),
+        ({"prompts_dir": "nowhere"}, "--prompts-dir: nowhere is no folder; give one with texts (*.txt)."),
+        ({"prompts_dir": "ran"}, "--prompts-dir: ran has no text; put at least one *.txt into it."),
+        ({"engine_python": "no-python"}, "--engine-python: no-python is no program that can be run"),
         ({"out": "bad.toml"}, "--out: bad.toml is a file; give a folder."),
         ({"out": "ran"}, "--out: ran holds a run already; add --resume to continue it"),
         ({"resume": True}, "--resume: there is no run under results; give its folder with --out."),
@@ -182,3 +187,20 @@ def test_any_word_is_a_value_or_a_settings_error(parse, word):
     except SettingsError as error:
         value = str(error)
     assert value
+
+
+def test_key_reaches_the_run_and_no_recording(tmp_path):
+    argv = ["run", "--api-key", "sk-secret", "--api-key=sk-secret", "--attach", "http://h:1"]
+    settings = resolve({"api_key": "sk-secret", "attach": "http://h:1"}, argv=argv)
+    assert settings.api_key.get_secret_value() == "sk-secret"
+    assert settings.argv == ("run", "--api-key", "...", "--api-key=...", "--attach", "http://h:1")
+    assert "sk-secret" not in repr(settings) + str(settings.as_json())
+
+
+def test_folder_of_prompts_and_the_engines_python_are_absolute(tmp_path):
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("a")
+    (tmp_path / "python").symlink_to(sys.executable)
+    settings = resolve({"prompts_dir": "texts", "engine_python": "./python"})
+    assert settings.prompts_dir == tmp_path / "texts"
+    assert settings.engine_python == tmp_path / "python"  # a virtual environment's Python is a link
