@@ -14,7 +14,7 @@ from typing import NoReturn
 import typer
 
 from e2e.base.connector import Adapter
-from e2e.base.errors import EXIT_RIG, EXIT_USAGE, RigError, UsageError
+from e2e.base.errors import EXIT_RIG, EXIT_USAGE, RigError, Stopped, UsageError
 from e2e.connectors.table import load
 from e2e.grid.cells import Grid, engine_key, expand
 from e2e.settings import device as devices
@@ -228,11 +228,13 @@ def execute(argv: Sequence[str]) -> int:
     _folders.clear()
     try:
         code = app(args=list(argv), prog_name=PROGRAM, standalone_mode=False) or 0
-        return _say_stopped() if code == EXIT_INTERRUPTED else code
+        return _say_stopped(code, argv) if code == EXIT_INTERRUPTED else code
+    except Stopped as stopped:
+        return _say_stopped(stopped.exit_code, argv)
     except RigError as error:
         return _say(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        return _say_stopped()
+        return _say_stopped(EXIT_INTERRUPTED, argv)
     except Exception as error:
         # newer typer carries its own copy of click, so its usage errors have no public class
         if hasattr(error, "format_message"):
@@ -246,9 +248,12 @@ def _say(sentence: str, code: int) -> int:
     return code
 
 
-def _say_stopped() -> int:
-    hint = f"; {PROGRAM} run --resume --out {_folders[0]} continues it" if _folders else ""
-    return _say(f"stopped by a signal{hint}.", EXIT_INTERRUPTED)
+def _say_stopped(code: int, argv: Sequence[str]) -> int:
+    """With a way to go on where there is one: a run that has begun to record."""
+    recorded = [folder for folder in _folders if (folder / RECORDING).is_file()]
+    resumable = recorded and argv[:1] in (["run"], ["faults"])
+    hint = f"; {PROGRAM} run --resume --out {recorded[0]} continues it" if resumable else ""
+    return _say(f"stopped by a signal{hint}.", code)
 
 
 def _save_trace(trace: str) -> str:
@@ -264,8 +269,8 @@ def _save_trace(trace: str) -> str:
     return "the trace could not be saved"
 
 
-def _as_interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    raise Stopped(number)
 
 
 def main() -> NoReturn:
@@ -275,7 +280,7 @@ def main() -> NoReturn:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         heeded.append(signal.SIGHUP)
     for number in heeded:
-        signal.signal(number, _as_interrupt)
+        signal.signal(number, _stop)
     raise SystemExit(execute(sys.argv[1:]))
 
 

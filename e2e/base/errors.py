@@ -11,11 +11,23 @@
         EngineAnswer         it answered with an HTTP error
 
 A message is one sentence: the cause, then the cure. Foreign exceptions stop at the room that met them.
+
+``Stopped`` is none of them: a signal is nobody's error.
 """
 
 from __future__ import annotations
 
 EXIT_PASS, EXIT_CORRUPT, EXIT_USAGE, EXIT_INCONCLUSIVE, EXIT_ENGINE, EXIT_RIG = 0, 1, 2, 3, 4, 70
+
+
+class Stopped(BaseException):
+    """SIGINT, SIGTERM or SIGHUP told the rig to end. ``exit_code``: 128 + the signal, as shells have it, until the flow
+    has judged something corrupt. No KeyboardInterrupt, which typer would turn into a bare 130."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+        self.exit_code = 128 + number
 
 
 class RigError(Exception):

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from e2e import cli
-from e2e.base.errors import EngineRefused, SettingsError
+from e2e.base.errors import EngineRefused, SettingsError, Stopped
 from e2e.settings import device
 
 
@@ -83,10 +83,24 @@ def test_unforeseen_error_keeps_its_trace_with_the_run(rig, capsys, tmp_path):
     assert "deep inside" in trace.read_text()
 
 
-def test_interrupt_says_how_to_go_on(rig, capsys):
-    rig.does = fail(KeyboardInterrupt())
-    assert cli.execute(["run", "--out", "o"]) == 130
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (Stopped(signal.SIGINT), 130), (Stopped(signal.SIGTERM), 143)]
+)
+def test_interrupt_says_how_to_go_on_with_what_was_recorded(rig, capsys, error, code):
+    def record_and_stop(given):
+        given.out.mkdir()
+        given.recording.write_text("")
+        raise error
+
+    rig.does = record_and_stop
+    assert cli.execute(["run", "--out", "o"]) == code
     assert capsys.readouterr().err == "maru-e2e: stopped by a signal; maru-e2e run --resume --out o continues it.\n"
+
+
+def test_interrupt_before_anything_was_recorded(rig, capsys):
+    rig.does = fail(Stopped(signal.SIGINT))
+    assert cli.execute(["run", "--out", "o"]) == 130
+    assert capsys.readouterr().err == "maru-e2e: stopped by a signal.\n"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +178,7 @@ def test_signals_end_a_run_with_its_teardown(tmp_path, number, shell):
         began = time.monotonic()
         rig.send_signal(number)
         out, err = rig.communicate(timeout=30)
-    assert rig.returncode == 130
+    assert rig.returncode == 128 + number
     assert out == "torn down\n"
     assert err.startswith("maru-e2e: stopped by a signal")
     assert time.monotonic() - began < 20
