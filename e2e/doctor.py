@@ -32,7 +32,7 @@ GIB = 1 << 30
 POOL, MEMORY, DISK = 2 * GIB, 4 * GIB, 1 * GIB
 _OLDEST, _NEWEST = (0, 14), (0, 33)
 _LIMIT_S = 15.0
-#: (first, last) version that it holds for, what to know. Source: facts/vllm.md, eight facts and section 8.
+#: (first, last) version that it holds for, what to know. Source: docs/vllm.md#in-short.
 TRAPS: tuple[tuple[tuple[int, int], tuple[int, int], str], ...] = (
     ((0, 14), (0, 15), "counts no prompt tokens by source, so hits are believed by one counter less"),
     ((0, 14), (0, 25), "does not say whether /reset_prefix_cache did anything: the next arm's hits tell"),

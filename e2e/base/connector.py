@@ -100,7 +100,7 @@ def filled(value: object, addresses: Mapping[str, str]) -> object:
 @dataclass(frozen=True)
 class HitRule:
     """How many tokens of a prompt the connector serves: whole units of ``granularity`` tokens, never the last
-    ``hold_back`` ones, nothing under one unit. Source: facts of each connector, see its adapter."""
+    ``hold_back`` ones, nothing under one unit. Source: each adapter's own comments."""
 
     granularity: int
     hold_back: int = 1

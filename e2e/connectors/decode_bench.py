@@ -1,6 +1,7 @@
 """vLLM's DecodeBenchConnector, a negative control: it claims every token but the last and fills in noise.
 
-It does so for cold requests too (facts/oracle.md, traps): only the baseline engine shows that the answers are wrong.
+It does so for cold requests too: only the baseline engine shows that the answers are wrong
+(docs/vllm.md#bundled-connectors).
 """
 
 from __future__ import annotations

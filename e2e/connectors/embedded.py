@@ -60,7 +60,7 @@ class Embedded:
         return {**self.request_params(cell), "pace_s": 0}
 
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
-        """Whole chunks, one token held back (facts/maru.md 6 and 10, no. 3)."""
+        """Whole chunks, one token held back (docs/maru.md#what-is-stored-and-served)."""
         return HitRule(granularity=_chunk(cell), hold_back=1)
 
     def step(self, cell: Cell, *, block_size: int) -> int:

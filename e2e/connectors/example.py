@@ -1,7 +1,7 @@
 """vLLM's ExampleConnector, a positive control: a prompt's whole blocks, one file a layer, found by the whole prompt.
 
-It stores the first prefill step only and kills the engine when such a prompt is loaded (facts/oracle.md, traps), so
-a prompt must be prefilled in one step and cold run and rerun can't be aligned.
+It stores the first prefill step only and kills the engine when such a prompt is loaded
+(docs/vllm.md#bundled-connectors), so a prompt must be prefilled in one step and cold run and rerun can't be aligned.
 """
 
 from __future__ import annotations

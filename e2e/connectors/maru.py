@@ -1,4 +1,4 @@
-"""Real Maru, through ``kv_connector_module_path: maru_vllm``. Source of every rule: facts/maru.md.
+"""Real Maru, through ``kv_connector_module_path: maru_vllm``. Source of every rule: docs/maru.md.
 
 Maru ignores keys that it doesn't know, so a setting counts only when the installed source reads its key: what is
 effective instead stands in the evidence of each load, where the judge sees that it differs. Each engine start gets a
@@ -70,7 +70,8 @@ class Maru:
         return None
 
     def refuses(self, cell: Cell, tokens: int) -> str | None:
-        """July serves such a prompt whole, and vLLM dies on ``assert num_new_tokens > 0`` (facts/maru.md 10, no. 3)."""
+        """July serves such a prompt whole, and vLLM dies on ``assert num_new_tokens > 0``
+        (docs/maru.md#what-is-stored-and-served)."""
         if self.build and self.build.july and tokens % _chunk(cell) == 0:
             return (
                 f"this Maru kills the engine when a prompt of whole chunks is served ({tokens} tokens, chunks of "

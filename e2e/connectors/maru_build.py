@@ -35,7 +35,7 @@ class Build:
 
     @property
     def july(self) -> bool:
-        """The first published line: always layerwise, no async loads, no token held back (facts/maru.md 0 and 10)."""
+        """The first published line: always layerwise, no async loads, no token held back (docs/maru.md)."""
         return "maru_use_layerwise" not in self.keys
 
     def as_json(self) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """Every planted fault that the embedded connector knows, by the names of ``e2e/inside/faults`` (a test compares them).
 
-``applies`` answers for one cell without an engine. Sources of the real reports: docs of fault classes A to G.
+``applies`` answers for one cell without an engine. Classes A to G: docs/faults.md#classes.
 """
 
 from __future__ import annotations

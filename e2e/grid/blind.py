@@ -1,6 +1,6 @@
 """The guard: which classes of fault a cell can't see, because its shapes are degenerate or a check is off.
 
-Classes are those of facts/faults.md: A layout and addressing, B races, C failed loads, D identity, E lost reuse.
+Classes are those of docs/faults.md#classes: A layout and addressing, B races, C failed loads, D identity, E lost reuse.
 Degenerate shapes hide class A: equal or tiny sizes make wrong and right addresses the same.
 """
 

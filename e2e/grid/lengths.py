@@ -1,4 +1,4 @@
-"""Prompt lengths at which the exact oracle holds (design.md; measured in facts/oracle.md), solved per connector.
+"""Prompt lengths at which the exact oracle holds (docs/oracle.md#aligned-lengths), solved per connector.
 
 In tokens throughout: n = prompt length, S = prefill step. vLLM's own prefix cache serves whole blocks and always
 computes the last token: (n - 1) // block * block.

@@ -1,7 +1,7 @@
 """A small grid in which every two values of different axes meet at least once, wherever they can go together.
 
-Most faults need one or two settings to show (facts/faults.md), so this finds nearly what the full grid finds, with a
-fraction of its cells.
+Most faults need one or two settings to show (docs/faults.md#classes), so this finds nearly what the full grid finds,
+with a fraction of its cells.
 """
 
 from __future__ import annotations

@@ -107,7 +107,8 @@ def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
             values[key] = value
         else:
             near = difflib.get_close_matches(key, [*USED, *INERT, *REFUSED_UNLESS], n=1)
-            hint = f"; did you mean {near[0]}?" if near else "; see facts of Maru's extra config keys."
+            known = sorted([*USED, *INERT, *REFUSED_UNLESS])
+            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}."
             raise ValueError(f"kv_connector_extra_config has the unknown key {key!r}{hint}")
     if not values.get("embedded_pool_dir"):
         raise ValueError("embedded_pool_dir is missing: name a folder that scheduler and worker can both write to.")

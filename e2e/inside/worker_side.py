@@ -1,8 +1,9 @@
 """The connector's half in the worker: it moves KV between the paged cache and the pool.
 
-Call order that vLLM keeps in a step (facts read in 0.14 to 0.32): preemptions, metadata bound, ``start_loads`` before
-the forward if the step has a sync load, else *after* it (0.29 and newer), per layer ``wait_for_layer`` and
-``save_layer``, ``end_step``, ``finished``, ``invalid_blocks``. So nothing here assumes that loads start first.
+Call order that vLLM keeps in a step (docs/vllm.md#order-of-calls-in-a-step): preemptions, metadata bound,
+``start_loads`` before the forward if the step has a sync load, else *after* it (0.29 and newer), per layer
+``wait_for_layer`` and ``save_layer``, ``end_step``, ``finished``, ``invalid_blocks``. So nothing here assumes that
+loads start first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which answers must be equal bit for bit, and how two answers differ. Source of the rules: the exact oracle in README.
+"""Which answers must be equal bit for bit, and how two answers differ. Source of the rules: docs/oracle.md.
 
 Equal prompts give equal bits when the KV of the prefix is the same and the rest is computed in the same steps. One at a
 time, steps are S tokens long and start where the cached tokens end: answers served a multiple of S tokens compute the

@@ -1,7 +1,7 @@
 """What real Maru says of its loads: operation counters of its handler (MARU_STAT=1) and the lines of its log.
 
 Neither HTTP status, nor vLLM's hit counters, nor the line "KV hit" prove that KV was loaded: all rise when a load fails
-(facts/maru.md 9 and 10). Bytes that the handler retrieved do, and so does a line that betrays a failure.
+(docs/maru.md#evidence-of-a-load). Bytes that the handler retrieved do, and so does a line that betrays a failure.
 """
 
 from __future__ import annotations

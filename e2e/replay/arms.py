@@ -159,7 +159,7 @@ def warm_up(
     client: EngineClient, prompt: Prompt, *, params: Mapping[str, object] | None = None, limit_s: float = 300.0
 ) -> None:
     """Sends a prompt twice, with logprobs and a salt of its own: the first request with logprobs costs a compile
-    (1.5 s on a CPU, facts of the CPU engine), and the second warms the path of a local hit. Not journaled: nothing of
+    (1.5 s on a CPU), and the second warms the path of a local hit. Not journaled: nothing of
     it is evidence."""
     salt = f"warm-up.{uuid.uuid4().hex}"
     for turn in ("cold", "local"):

@@ -69,14 +69,14 @@ class Settings(BaseModel):
     @property
     def axis_defaults(self) -> Mapping[str, Value]:
         """What suits the device where nobody chose. On a CPU bfloat16, as on GPUs, prefills twice as fast as float32;
-        vLLM's own backend takes whole multiples of 32 tokens, 128 by default (facts/vllm.md 3.3)."""
+        vLLM's own backend takes whole multiples of 32 tokens, 128 by default (docs/vllm.md#block-size)."""
         if self.device == "cuda" or self.attach:
             return {}
         return {"dtype": "bfloat16", **({} if self.attention == "strided" else {"block_size": 128})}
 
     @property
     def axis_fixed(self) -> Mapping[str, Value]:
-        """What the attention backend decides: vLLM's own one for CPUs has one layout (facts/vllm.md 2.2)."""
+        """What the attention backend decides: vLLM's own one for CPUs has one layout (docs/vllm.md#layouts)."""
         free = self.device == "cuda" or self.attach or self.attention == "strided"
         return {} if free else {"layout": "HND"}
 

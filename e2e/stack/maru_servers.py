@@ -1,9 +1,10 @@
 """What is particular to Maru's servers: the question that proves that they work, and a pool without CXL hardware.
 
 The resource manager takes an FS_DAX pool from two hard-coded places: an entry /sys/class/block/pmem*, and a line of
-/proc/mounts whose source is /dev/<that name> and whose options contain "dax" (facts/maru.md 5). So it runs in a mount
-namespace of its own, where both are there: an overlay laid over the very folder that is its upper layer. Its files then
-lie at the same path for everybody outside, who maps the same pages, and nothing is mounted that anybody must clean up.
+/proc/mounts whose source is /dev/<that name> and whose options contain "dax" (docs/maru.md#a-pool-without-cxl). So it
+runs in a mount namespace of its own, where both are there: an overlay laid over the very folder that is its upper
+layer. Its files then lie at the same path for everybody outside, who maps the same pages, and nothing is mounted that
+anybody must clean up.
 """
 
 from __future__ import annotations

@@ -15,17 +15,17 @@ from e2e.grid.cells import by_engine, expand
 from e2e.grid.lengths import solve
 from e2e.grid.selection import GRIDS, Selection
 
-README = Path(__file__).parents[2] / "connectors" / "README.md"
+PAGE = Path(__file__).parents[3] / "docs" / "connectors.md"
 #: Their store dies with the engine, or is a server that a user gives.
 IN_ENGINE = ("decode-bench", "lmcache", "lmcache-mp", "offloading")
 GENERIC = '[connector]\nname = "file"\nclass = "Some"\ngranularity = {}\n[connector.extra]\npath = "{{pool_dir}}"\n'
 
 
-@pytest.fixture(params=[*ADAPTERS, "README", "block", 100, 256])
+@pytest.fixture(params=[*ADAPTERS, "docs", "block", 100, 256])
 def adapter(request, tmp_path):
     if request.param in ADAPTERS:
         return load(request.param)
-    if request.param == "README":
+    if request.param == "docs":
         return of_readme()
     path = tmp_path / "connector.toml"
     path.write_text(GENERIC.format(json.dumps(request.param)))
@@ -33,12 +33,12 @@ def adapter(request, tmp_path):
 
 
 def of_readme():
-    """The adapter that the README shows, so that what it shows works."""
-    shown = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[1]
+    """The adapter that docs/connectors.md shows, so that what it shows works."""
+    shown = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
     assert len(shown.splitlines()) <= 60
     module = types.ModuleType("shown")
     sys.modules["shown"] = module
-    exec(compile(shown, str(README), "exec"), module.__dict__)
+    exec(compile(shown, str(PAGE), "exec"), module.__dict__)
     return module.Mine()
 
 

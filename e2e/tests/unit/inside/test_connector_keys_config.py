@@ -32,6 +32,11 @@ def test_a_quoted_false_is_refused():
         parse({**BASE, "maru_async_load": "false"}, block_size=16)
 
 
+def test_an_unknown_key_gets_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown key 'colour'; known are embedded_fault, .*maru_use_layerwise[.]$"):
+        parse({**BASE, "colour": "red"}, block_size=16)
+
+
 def test_marus_names_become_settings():
     extra = {
         "maru_enable_deferred_loading": True,

@@ -1,0 +1,57 @@
+"""Every document that code cites is in the repository, heading and all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import ROOT, problem
+
+_CITED = re.compile(r"(?<![\w/.-])(?:[\w.-]+/)*[\w-]+\.md\b(?:#[\w-]+)?")
+_FOLDERS = ("e2e", "scripts", "docker", ".ci", ".github")
+#: What runs write; no page of the repository.
+_OUTPUTS = {"report.md", "issue.md", "summary.md", "scoreboard.md", "gain.md"}
+
+
+def sources() -> Iterator[Path]:
+    for folder in _FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.parent == Path(__file__).parent:
+                continue
+            if path.is_file() and path.suffix in ("", ".py", ".sh", ".j2", ".yml", ".yaml", ".toml"):
+                yield path
+
+
+def cited(path: Path) -> list[str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return []
+    return [word for word in _CITED.findall(text) if word.rpartition("/")[2] not in _OUTPUTS]
+
+
+def broken(words: list[str]) -> list[str]:
+    """A page is named from the repository's root; a bare name may be one of docs/."""
+    return [
+        f"{word}: {why}"
+        for word in words
+        if (why := problem(word, beside=ROOT)) and ("/" in word or problem(word, beside=ROOT / "docs"))
+    ]
+
+
+@pytest.mark.parametrize("path", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in sources() if cited(p)])
+def test_cited_documents_exist(path: Path):
+    assert broken(cited(path)) == []
+
+
+def test_something_is_cited():
+    assert sum(len(cited(path)) for path in sources()) > 15
+
+
+@pytest.mark.parametrize("word", ["facts/vllm.md", "design.md", "docs/vllm.md#no-such-heading"])
+def test_a_citation_of_nothing_is_found(word: str, tmp_path: Path):
+    source = tmp_path / "source.py"
+    source.write_text(f'"""As it stands in {word}."""\n')
+    assert len(broken(cited(source))) == 1
