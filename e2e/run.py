@@ -38,7 +38,7 @@ from e2e.report import console, scoreboard
 from e2e.report.facts import facts
 from e2e.report.files import write_reports
 from e2e.settings.settings import RECORDING, Settings
-from e2e.settings.world import environment, state_dir
+from e2e.settings.world import commit, environment, program, state_dir
 from e2e.stack.attach import AttachLauncher
 from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.ledger import Ledger
@@ -152,8 +152,9 @@ class Flow:
         self.record(
             "run.begin",
             run_id=self.run_id, attempt=self.attempt, schema=SCHEMA, command=["maru-e2e", *self.settings.argv],
-            versions={"maru-e2e": version("maru-e2e"), "python": platform.python_version()}, machine=_machine(),
-            settings=self.settings.as_json(), wall_time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            versions=_versions(), machine=_machine(), settings=self.settings.as_json(),
+            wall_time=datetime.now(timezone.utc).isoformat(timespec="seconds"), program=program(),
+            folder=str(Path.cwd()),
         )  # fmt: skip
         for invalid in grid.invalid:
             self.record("plan.invalid", settings=dict(invalid.settings), why=invalid.why)
@@ -347,6 +348,11 @@ class Flow:
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
+
+
+def _versions() -> dict[str, str]:
+    found = {"maru-e2e": version("maru-e2e"), "python": platform.python_version(), "commit": commit()}
+    return {name: text for name, text in found.items() if text}
 
 
 def _machine() -> dict[str, object]:

@@ -22,7 +22,8 @@ KINDS: dict[str, frozenset[str]] = {
     kind: frozenset(keys.split())
     for kind, keys in {
         # run: one per attempt; attempt counts from 1, a resumed run appends to the same file with the next number.
-        # versions/machine are dicts; settings is what the user asked for, as JSON values.
+        # versions/machine are dicts; settings is what the user asked for, as JSON values. Optional, for the command
+        # that runs a cell again: program, the words that start the rig, and folder, where it was started.
         "run.begin": "run_id attempt schema command versions machine settings wall_time",
         "run.end": "attempt",
         # plan. expect: {"layout", "block_size", "attention_backend", "storage_format", "placement", "overlap", "load"},
@@ -57,7 +58,7 @@ KINDS: dict[str, frozenset[str]] = {
         # request: unique id. On disk before the POST; without request.done or request.failed it is indeterminate.
         "request.sent": "request engine cell arm prompt params salt",
         # logprobs: float per output token; top: per output token {"token_id:N": logprob}; cached_tokens may be None;
-        # finish_reason as vLLM gives it.
+        # finish_reason as vLLM gives it. Optional, for the reader alone: text, per output token what became readable.
         "request.done": "request token_ids logprobs top finish_reason cached_tokens sent_ns first_ns done_ns",
         "request.failed": "request error message status",
         # before the arm it names: POST /reset_prefix_cache until success, and random values over all free blocks

@@ -12,9 +12,9 @@ from e2e.base.errors import EngineAnswer
 @dataclass(frozen=True)
 class Completion:
     """One answer. ``logprobs``: natural logarithms as vLLM's floats, not rounded, one per output token; ``top``: per
-    output token ``{"token_id:N": logprob}``. Times in monotonic ns: before the POST, at the first chunk that carries a
-    token, at the end of the stream. ``cached_tokens`` is None when the engine does not tell (vLLM up to 0.23 leaves
-    the field out for 0, too)."""
+    output token ``{"token_id:N": logprob}``; ``text``: per output token what became readable with it, together the
+    whole answer. Times in monotonic ns: before the POST, at the first chunk that carries a token, at the end of the
+    stream. ``cached_tokens`` is None when the engine does not tell (vLLM up to 0.23 leaves the field out for 0)."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -25,6 +25,7 @@ class Completion:
     sent_ns: int
     first_ns: int
     done_ns: int
+    text: tuple[str, ...] = ()
 
 
 @dataclass
@@ -37,6 +38,7 @@ class StreamReader:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     top: list[dict[str, float]] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
     finish_reason: str | None = None
     usage: dict | None = None
     first_ns: int = 0
@@ -61,9 +63,17 @@ class StreamReader:
         if new and not self.first_ns:
             self.first_ns = now_ns
         self.token_ids += new
+        self._take_text(str(choice.get("text") or ""), len(new))
         if logprobs := choice.get("logprobs"):
             self.logprobs += logprobs.get("token_logprobs") or ()
             self.top += logprobs.get("top_logprobs") or ()
+
+    def _take_text(self, piece: str, tokens: int) -> None:
+        """A chunk of several tokens has one text, which is readable with the last of them."""
+        if tokens:
+            self.text += [*[""] * (tokens - 1), piece]
+        elif self.text:
+            self.text[-1] += piece
 
     def finish(self, *, sent_ns: int, done_ns: int) -> Completion:
         if self.finish_reason is None or self.usage is None:
@@ -88,6 +98,7 @@ class StreamReader:
             sent_ns=sent_ns,
             first_ns=self.first_ns,
             done_ns=done_ns,
+            text=tuple(self.text),
         )
 
     def _bad(self, what: str, *, cause: str = "") -> EngineAnswer:

@@ -1,11 +1,15 @@
-"""The process's environment, read here and nowhere else."""
+"""The process's environment, and where the rig itself lies; read here and nowhere else."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from e2e.stack.owned import default_state_dir
+
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment() -> dict[str, str]:
@@ -16,3 +20,22 @@ def environment() -> dict[str, str]:
 def state_dir() -> Path:
     """Where runs are registered, so that a later one can clean up after a killed one."""
     return default_state_dir(os.environ)
+
+
+def program() -> list[str]:
+    """The words that start this rig, from any folder."""
+    script = Path(sys.argv[0])
+    named = script.name == "maru-e2e" and script.is_file()
+    return [str(script.absolute())] if named else [sys.executable, "-m", "e2e.cli"]
+
+
+def commit(root: Path = _ROOT) -> str | None:
+    """The git commit of the clone that the rig runs from, ``-dirty`` with changes; None for an installed package."""
+    if not (root / ".git").exists():
+        return None
+    words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -34,6 +34,21 @@ def test_a_real_answer_is_read_whole_with_unrounded_logprobs():
     assert (answer.sent_ns, answer.first_ns, answer.done_ns) == (1, 10, 1000)
 
 
+def test_the_text_is_kept_per_token():
+    payloads = [json.loads(payload) for payload in events([ANSWER])]
+    pieces = [choice["text"] for payload in payloads for choice in payload["choices"]]
+    answer = read(events([ANSWER]))
+    assert len(answer.text) == len(answer.token_ids)
+    assert "".join(answer.text) == "".join(pieces)
+
+
+def test_text_of_several_tokens_is_readable_with_the_last():
+    reader = StreamReader("r1", 4, wants_logprobs=False)
+    for choice in ({"token_ids": [1, 2], "text": "ab"}, {"token_ids": [3], "text": ""}, {"text": "c"}):
+        reader.take(json.dumps({"choices": [choice]}), now_ns=1)
+    assert reader.text == ["", "ab", "c"]
+
+
 @given(st.lists(st.integers(min_value=0, max_value=len(ANSWER)), max_size=20))
 def test_chunk_borders_do_not_matter(cuts):
     borders = [0, *sorted(cuts), len(ANSWER)]
