@@ -7,10 +7,8 @@ is blind: it may find corruption, but nothing makes such a night green. Time to 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from statistics import median
 
 from e2e.base.errors import (
@@ -20,7 +18,6 @@ from e2e.base.errors import (
     EXIT_PASS,
     EXIT_RIG,
     EXIT_USAGE,
-    UsageError,
 )
 
 SCHEMA = "maru-e2e/night/1"
@@ -30,6 +27,9 @@ NO_GATE = ("doctor", "gain")
 #: Worst first. timeout(1) gives 124, or 137 when it had to kill; both are an engine that hangs.
 _ORDER = (EXIT_CORRUPT, EXIT_ENGINE, EXIT_RIG, EXIT_USAGE, EXIT_INCONCLUSIVE)
 _HUNG = (124, 137)
+#: Ended by a signal: what it had judged counts, what it had not is missing.
+INTERRUPTED = (130, 143)
+_OF_CELL = {"corrupt": EXIT_CORRUPT, "error": EXIT_ENGINE, "inconclusive": EXIT_INCONCLUSIVE}
 #: A change of TTFT must leave three robust standard deviations of earlier nights behind, and this share of the median.
 _SIGMAS, _LEAST_SHARE, _LEAST_NIGHTS, _MOST_NIGHTS = 3 * 1.4826, 0.05, 3, 14
 
@@ -44,14 +44,20 @@ class Step:
     command: str = ""
 
     @property
+    def kind(self) -> str:
+        return self.name.partition("-")[0]
+
+    @property
     def gates(self) -> bool:
-        return self.name.partition("-")[0] not in NO_GATE
+        return self.kind not in NO_GATE
 
     @property
     def verdict(self) -> int:
         """The code as the contract knows it: anything unknown is the rig's own failure."""
         if self.code in _HUNG:
             return EXIT_ENGINE
+        if self.code in INTERRUPTED:
+            return EXIT_INCONCLUSIVE
         return self.code if self.code in (EXIT_PASS, *_ORDER) else EXIT_RIG
 
 
@@ -68,24 +74,27 @@ class CellFigures:
 
 @dataclass(frozen=True)
 class Night:
-    """``cells``: "<step>/<cell id>" -> figures. ``machine``: what must be equal before times are compared."""
+    """``cells``: "<step>/<cell id>" -> figures. ``machine``: what must be equal before times are compared. ``gaps``:
+    grid step -> what it owes, whatever its exit code says ("left no report")."""
 
     name: str
     steps: tuple[Step, ...]
     cells: Mapping[str, CellFigures]
     machine: str = ""
+    gaps: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def code(self) -> int:
-        """Of the gate: the worst step, and never 0 without a self-test and a grid that passed."""
-        found = {step.verdict for step in self.steps if step.gates} - {EXIT_PASS}
-        passed = {step.name.partition("-")[0] for step in self.steps if step.code == EXIT_PASS}
-        if not {SELF_TEST, GRID} <= passed:
+        """Of the gate: the worst step or cell, and never 0 without a self-test and whole grids that passed."""
+        cells = {_OF_CELL[cell.verdict] for cell in self.cells.values() if cell.verdict in _OF_CELL}
+        found = cells | {step.verdict for step in self.steps if step.gates} - {EXIT_PASS}
+        passed = {step.kind for step in self.steps if step.code == EXIT_PASS}
+        if self.gaps or not {SELF_TEST, GRID} <= passed:
             found.add(EXIT_INCONCLUSIVE)
         # a missed fault is no corruption of the connector's: it makes the night blind
         blind = [step for step in self.steps if step.name == SELF_TEST and step.verdict == EXIT_CORRUPT]
         others = [step for step in self.steps if step.gates and step.name != SELF_TEST]
-        if blind and all(step.verdict != EXIT_CORRUPT for step in others):
+        if blind and EXIT_CORRUPT not in cells and all(step.verdict != EXIT_CORRUPT for step in others):
             found.discard(EXIT_CORRUPT)
         return next((code for code in _ORDER if code in found), EXIT_PASS)
 
@@ -104,62 +113,8 @@ class Change:
     worse: bool = True
 
 
-def read_night(folder: Path) -> tuple[Night, dict[str, dict]]:
-    """A night as its steps left it, and the reports of its grids by step. Raises UsageError when there are no steps."""
-    try:
-        rows = (folder / "steps.tsv").read_text(encoding="utf-8").splitlines()
-        fields = [row.split("\t") for row in rows if row.strip()]
-        steps = tuple(Step(f[0], int(f[1]), float(f[2]), f[3] if len(f) > 3 else "") for f in fields)
-    except (OSError, ValueError, IndexError) as error:
-        raise UsageError(
-            f"{folder} holds no readable steps.tsv; give the folder of a night of scripts/nightly."
-        ) from error
-    reports = {}
-    for step in steps:
-        path = folder / step.name / "report.json"
-        if step.name.partition("-")[0] == GRID and path.is_file():
-            try:
-                reports[step.name] = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise UsageError(f"{path} is no JSON; judge the step's folder again.") from error
-    cells = {f"{step}/{cell['id']}": _figures(cell) for step, report in reports.items() for cell in report["cells"]}
-    return Night(folder.name, steps, cells, _machine(reports)), reports
-
-
-def _figures(cell: Mapping) -> CellFigures:
-    ttft = cell["ttft"]
-    return CellFigures(cell["verdict"], cell["reason"], cell["hits"]["engine"], ttft["cold_s"], ttft["external_s"])
-
-
-def _machine(reports: Mapping[str, Mapping]) -> str:
-    """Processor, cores, GPU, versions: times of nights that differ in these tell nothing of the connector."""
-    parts: set[str] = set()
-    for report in reports.values():
-        machine = report["run"].get("machine") or {}
-        parts |= {f"{name}={machine.get(name)}" for name in ("processor", "cores")}
-        parts |= {f"gpu={cell['effective']['gpu']}" for cell in report["cells"] if cell["effective"].get("gpu")}
-        parts |= {f"{k}={v}" for engine in report["engines"] for k, v in (engine.get("versions") or {}).items()}
-    return " ".join(sorted(parts))
-
-
 def as_json(night: Night) -> dict[str, object]:
     return {"schema": SCHEMA, "good": night.good, "code": night.code, **asdict(night)}
-
-
-def read_history(folder: Path, *, before: str) -> list[Night]:
-    """Good nights beside this one, newest first. What is no night, or broken, is left out."""
-    found = []
-    for path in sorted(folder.glob("*/night.json"), reverse=True):
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            if data["schema"] != SCHEMA or not data["good"] or path.parent.name >= before:
-                continue
-            steps = tuple(Step(**step) for step in data["steps"])
-            cells = {name: CellFigures(**cell) for name, cell in data["cells"].items()}
-            found.append(Night(path.parent.name, steps, cells, data["machine"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return found
 
 
 def compare(tonight: Night, history: Sequence[Night]) -> list[Change]:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import junitparser
 
-from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE, UsageError
+from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
 from e2e.report.files import put
-from e2e.report.nightly import SELF_TEST, Change, Night, Step, as_json, compare, gate, read_history, read_night
+from e2e.report.night_inputs import read_history, read_junit, read_night
+from e2e.report.nightly import INTERRUPTED, SELF_TEST, Change, Night, Step, as_json, compare, gate
 
 _WORDS = {
     EXIT_PASS: "good", EXIT_CORRUPT: "corrupt", EXIT_INCONCLUSIVE: "inconclusive", EXIT_ENGINE: "engine error",
@@ -48,7 +49,7 @@ def summary_text(
     if blind:
         lines += [f"**{blind}**", ""]
     lines += ["| step | exit code | meaning | seconds |", "|---|---|---|---|"]
-    lines += [f"| {s.name} | {s.code} | {_meaning(s)} | {s.seconds:.0f} |" for s in night.steps]
+    lines += [f"| {s.name} | {s.code} | {_meaning(night, s)} | {s.seconds:.0f} |" for s in night.steps]
     for step, report in reports.items():
         counts = report["summary"]
         lines += ["", f"## {step}: {counts['pass']} of {counts['cells']} pass", ""]
@@ -72,10 +73,17 @@ def blindness(night: Night) -> str:
     return ""
 
 
-def _meaning(step: Step) -> str:
-    if step.code == EXIT_PASS:
-        return "passed"
-    return word(step.verdict) if step.gates else f"{word(step.verdict)} (no gate)"
+def _meaning(night: Night, step: Step) -> str:
+    if step.name == SELF_TEST and step.code != EXIT_PASS:
+        meaning = "blind" if step.verdict == EXIT_CORRUPT else f"blind: {word(step.verdict)}"
+    elif step.code == EXIT_PASS:
+        meaning = "passed"
+    else:
+        meaning = "interrupted" if step.code in INTERRUPTED else word(step.verdict)
+    gap = night.gaps.get(step.name)
+    if gap:
+        meaning += f", but it {gap}" if step.code == EXIT_PASS else f", and it {gap}"
+    return meaning if step.gates or step.code == EXIT_PASS else f"{meaning} (no gate)"
 
 
 def _row(cell: Mapping) -> str:
@@ -127,18 +135,13 @@ def _cells(number: int) -> str:
 def _junit(folder: Path, night: Night, changes: Sequence[Change]) -> None:
     """The grids' JUnit files together, and one case per step and per change for the worse."""
     whole = junitparser.JUnitXml()
-    for step in night.steps:
-        path = folder / step.name / "junit.xml"
-        if path.is_file() and step.name != SELF_TEST:
-            try:
-                whole += junitparser.JUnitXml.fromfile(str(path))
-            except junitparser.JUnitXmlError as error:
-                raise UsageError(f"{path} is no JUnit file; judge the step's folder again.") from error
+    for found in read_junit(folder, night):
+        whole += found
     suite = junitparser.TestSuite("nightly")
     for step in night.steps:
         case = junitparser.TestCase(step.name, "nightly.steps", step.seconds)
-        if step.code != EXIT_PASS and step.gates:
-            case.result = [junitparser.Failure(f"exit code {step.code}: {word(step.verdict)}")]
+        if step.gates and (step.code != EXIT_PASS or step.name in night.gaps):
+            case.result = [junitparser.Failure(f"exit code {step.code}: {_meaning(night, step)}")]
         suite.add_testcase(case)
     for change in changes:
         case = junitparser.TestCase(f"{change.kind}: {change.cell}", "nightly.changes", 0)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from e2e.base.errors import UsageError
-from e2e.report.nightly import CellFigures, Night, Step, compare, gate, read_history
+from e2e.report.night_inputs import read_history
+from e2e.report.nightly import CellFigures, Night, Step, compare, gate
 from e2e.report.nightly_files import close_night
 
 STEPS = (("doctor", 2), ("selftest", 0), ("grid-embedded-default", 0), ("placement", 0), ("gain", 3))
@@ -25,14 +26,14 @@ def cell(name="NHD-chunkwise", verdict="pass", hits=4608, external=0.5, **more):
     }  # fmt: skip
 
 
-def write(root, name, *, cells=None, steps=STEPS, machine="x86"):
+def write(root, name, *, cells=None, steps=STEPS, machine="x86", ended=True):
     folder = root / name
     cells = [cell()] if cells is None else cells
     grid = folder / "grid-embedded-default"
     grid.mkdir(parents=True)
     passed = sum(c["verdict"] == "pass" for c in cells)
     report = {
-        "run": {"machine": {"processor": machine, "cores": 2}}, "cells": cells,
+        "run": {"machine": {"processor": machine, "cores": 2}, "attempts": [{"ended": ended}]}, "cells": cells,
         "engines": [{"versions": {"vllm": "0.32.0"}}], "summary": {"pass": passed, "cells": len(cells)},
     }  # fmt: skip
     (grid / "report.json").write_text(json.dumps(report))
@@ -107,8 +108,53 @@ def test_only_good_and_earlier_nights_are_history(tmp_path):
     for name, steps in (("1", STEPS), ("2", codes(selftest=1)), ("3", STEPS), ("5", STEPS)):
         close_night(write(tmp_path, name, steps=steps))
     (tmp_path / "0").mkdir()
-    (tmp_path / "0" / "night.json").write_text("{torn")
+    (tmp_path / "0" / "night.json").write_text('{"schema": "maru-e2e/night/0"}')
     assert [night.name for night in read_history(tmp_path, before="4")] == ["3", "1"]
+
+
+def test_a_broken_earlier_night_is_named_for_without_it_a_lost_cell_would_not_show(tmp_path):
+    close_night(write(tmp_path, "1", cells=[cell(), cell("HND-layerwise")]))
+    (tmp_path / "1" / "night.json").write_text("{torn")
+    with pytest.raises(UsageError, match=r"1/night\.json is no readable JSON"):
+        close_night(write(tmp_path, "2"))
+
+
+def test_a_grid_without_a_report_is_inconclusive_and_named(tmp_path):
+    folder = write(tmp_path, "1")
+    (folder / "grid-embedded-default" / "report.json").unlink()
+    code, summary = close_night(folder)
+    assert code == 3
+    assert "| grid-embedded-default | 0 | passed, but it left no report |" in summary
+    case = next(c for c in xml.parse(folder / "junit.xml").iter("testcase") if c.get("name") == "grid-embedded-default")
+    assert "left no report" in case.find("failure").get("message")
+
+
+def test_a_grid_without_cells_is_inconclusive(tmp_path):
+    assert close_night(write(tmp_path, "1", cells=[]))[0] == 3
+
+
+@pytest.mark.parametrize("code", [0, 130, 143])
+def test_an_interrupted_grid_is_not_good(tmp_path, code):
+    folder = write(tmp_path, "1", steps=codes(**{"grid-embedded-default": code}), ended=False)
+    found, summary = close_night(folder)
+    assert found == 3
+    assert "did not end" in summary
+    assert read_history(tmp_path, before="2") == []
+
+
+@pytest.mark.parametrize("code", [0, 3, 124, 130])
+def test_a_corrupt_cell_counts_however_its_grid_ended(tmp_path, code):
+    steps = codes(**{"grid-embedded-default": code, "selftest": 1})
+    folder = write(tmp_path, "1", cells=[cell(verdict="corrupt")], steps=steps)
+    assert close_night(folder)[0] == 1
+    assert (folder / "issue.md").is_file()
+
+
+def test_a_failed_self_test_reads_blind_and_never_corrupt(tmp_path):
+    folder = write(tmp_path, "1", steps=codes(selftest=1))
+    _, summary = close_night(folder)
+    assert "| selftest | 1 | blind |" in summary
+    assert "corrupt" not in summary + (folder / "junit.xml").read_text()
 
 
 def night(name="n", machine="m", **figures):

@@ -1,0 +1,191 @@
+"""What a night is made of, read and checked: steps.tsv, report.json and junit.xml of grids, night.json of others.
+
+Only what a night uses is asked for. Raises UsageError naming the file whose content is not what a step leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import junitparser
+import msgspec
+
+from e2e.base.errors import UsageError
+from e2e.report.nightly import GRID, SCHEMA, SELF_TEST, CellFigures, Night, Step
+
+T = TypeVar("T")
+Number = float | None
+Plain = str | int | float | bool | None
+
+
+class _Hits(msgspec.Struct):
+    engine: int | None
+
+
+class _Ttft(msgspec.Struct):
+    cold_s: Number
+    external_s: Number
+    speedup: Number = None
+    claimed_speedup: Number = None
+
+
+class _Finding(msgspec.Struct):
+    sentence: str
+
+
+class _Effective(msgspec.Struct):
+    gpu: str | None = None
+    connector_build: dict[str, Plain] | None = None
+
+
+class _Cell(msgspec.Struct):
+    id: str
+    verdict: Literal["pass", "corrupt", "inconclusive", "error"]
+    reason: str | None
+    adapter: str
+    effective: _Effective
+    hits: _Hits
+    ttft: _Ttft
+    findings: list[_Finding]
+    reproduce: str
+
+
+class _Attempt(msgspec.Struct):
+    ended: bool
+
+
+class _Machine(msgspec.Struct):
+    processor: Plain = None
+    cores: Plain = None
+
+
+class _Run(msgspec.Struct):
+    machine: _Machine | None = None
+    attempts: list[_Attempt] = []
+
+
+class _Engine(msgspec.Struct):
+    versions: dict[str, Plain] | None
+
+
+class _Summary(msgspec.Struct):
+    cells: int
+    passed: int = msgspec.field(name="pass")
+
+
+class _Report(msgspec.Struct):
+    run: _Run
+    cells: list[_Cell]
+    engines: list[_Engine]
+    summary: _Summary
+
+
+class _Versioned(msgspec.Struct):
+    schema: str
+
+
+class _Earlier(msgspec.Struct):
+    good: bool
+    steps: list[Step]
+    cells: dict[str, CellFigures]
+    machine: str
+
+
+def read_night(folder: Path) -> tuple[Night, dict[str, dict]]:
+    """A night as its steps left it, and the reports of its grids by step."""
+    steps = _steps(folder)
+    paths = {step.name: folder / step.name / "report.json" for step in steps if step.kind == GRID}
+    cure = "judge the step's folder again"
+    reports = {name: _json(path, _Report, cure) for name, path in paths.items() if path.exists()}
+    cells = {f"{step}/{cell['id']}": _figures(cell) for step, report in reports.items() for cell in report["cells"]}
+    gaps = {name: gap for name in paths if (gap := _gap(reports.get(name)))}
+    return Night(folder.name, steps, cells, _machine(reports), gaps), reports
+
+
+def read_history(folder: Path, *, before: str) -> list[Night]:
+    """Good nights in ``folder`` that are older than the one called ``before``, newest first."""
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder} with earlier nights; give --history one that is there.")
+    found = []
+    for path in sorted(folder.glob("*/night.json"), reverse=True):
+        name = path.parent.name
+        if name >= before:
+            continue
+        cure = "move that night away"
+        if _json(path, _Versioned, cure)["schema"] != SCHEMA:
+            continue
+        night = _as(_json(path, _Earlier, cure), _Earlier, path, cure)
+        if night.good:
+            found.append(Night(name, tuple(night.steps), night.cells, night.machine))
+    return found
+
+
+def read_junit(folder: Path, night: Night) -> Iterator[junitparser.JUnitXml]:
+    """The JUnit files of all steps but the self-test, whose faults are meant to fail."""
+    for step in night.steps:
+        path = folder / step.name / "junit.xml"
+        if path.exists() and step.name != SELF_TEST:
+            try:
+                found = junitparser.JUnitXml.fromfile(str(path))
+                found.update_statistics()
+                found.tostring()
+            except (OSError, ValueError, SyntaxError, RecursionError, junitparser.JUnitXmlError) as error:
+                raise UsageError(f"{path} is no JUnit file ({error}); judge the step's folder again.") from error
+            yield found
+
+
+def _steps(folder: Path) -> tuple[Step, ...]:
+    try:
+        rows = (folder / "steps.tsv").read_text(encoding="utf-8").splitlines()
+        fields = [row.split("\t") for row in rows if row.strip()]
+        steps = tuple(Step(f[0], int(f[1]), float(f[2]), f[3] if len(f) > 3 else "") for f in fields)
+    except (OSError, ValueError, IndexError):
+        steps = ()
+    names = {Path(step.name).name for step in steps if math.isfinite(step.seconds)}
+    if not steps or names != {step.name for step in steps}:
+        raise UsageError(f"{folder} holds no readable steps.tsv; give the folder of a night of scripts/nightly.")
+    return steps
+
+
+def _json(path: Path, shape: type[T], cure: str) -> Any:
+    """The JSON value in ``path`` as it is, once it has been seen to have the ``shape``."""
+    try:
+        data = msgspec.json.decode(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no readable JSON ({error}); {cure}.") from error
+    _as(data, shape, path, cure)
+    return data
+
+
+def _as(data: object, shape: type[T], path: Path, cure: str) -> T:
+    try:
+        return msgspec.convert(data, shape)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise UsageError(f"{path} is not what a step leaves ({error}); {cure}.") from error
+
+
+def _gap(report: Mapping | None) -> str:
+    if report is None:
+        return "left no report"
+    if not report["cells"]:
+        return "has no cell in its report"
+    return "" if all(a["ended"] for a in report["run"].get("attempts", [])[-1:]) else "did not end"
+
+
+def _figures(cell: Mapping) -> CellFigures:
+    ttft = cell["ttft"]
+    return CellFigures(cell["verdict"], cell["reason"], cell["hits"]["engine"], ttft["cold_s"], ttft["external_s"])
+
+
+def _machine(reports: Mapping[str, Mapping]) -> str:
+    """Processor, cores, GPU, versions: times of nights that differ in these tell nothing of the connector."""
+    parts: set[str] = set()
+    for report in reports.values():
+        machine = report["run"].get("machine") or {}
+        parts |= {f"{name}={machine.get(name)}" for name in ("processor", "cores")}
+        parts |= {f"gpu={cell['effective']['gpu']}" for cell in report["cells"] if cell["effective"].get("gpu")}
+        parts |= {f"{k}={v}" for engine in report["engines"] for k, v in (engine.get("versions") or {}).items()}
+    return " ".join(sorted(parts))
