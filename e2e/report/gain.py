@@ -17,7 +17,6 @@ DOUBLE = (
     "Measured is the embedded double, which has Maru's shape and keys, and not Maru: its pool is shared memory, "
     "so these figures say what the change does here, not what it does in Maru."
 )
-STALE = "-13.3 % is an old figure of the change's author, for an older structure; it was not measured here."
 
 
 def write(found: GainJudgement, events: Sequence[Event], folder: Path) -> None:
@@ -70,8 +69,6 @@ def markdown(found: GainJudgement, events: Iterable[Event]) -> str:
         ]
     failed = [cell for cell in found.cells.cells if cell.verdict is not Verdict.PASS]
     lines += [f"- not proven: {cell.id} is {cell.verdict.value} ({cell.reason.sentence})" for cell in failed]
-    if plan["axis"] == "placement":
-        lines += ["", STALE]
     return "\n".join([*lines, ""])
 
 

@@ -144,7 +144,6 @@ def test_report_says_what_was_measured(monkeypatch, tmp_path):
     report.write(found, events, tmp_path)
     text = (tmp_path / "gain.md").read_text()
     assert report.DOUBLE in text
-    assert report.STALE in text
     assert '"maru-e2e/gain/1"' in (tmp_path / "gain.json").read_text()
 
 
