@@ -21,7 +21,6 @@ from e2e.base.event import ARMS, Record
 from e2e.connectors.table import load
 from e2e.grid.axes import axis as axis_of
 from e2e.grid.cells import by_engine, expand
-from e2e.judge.gain import judge_gain
 from e2e.observe.metrics import Snapshot
 from e2e.plan import KeyPlan, plan
 from e2e.recording.journal import Journal, read
@@ -35,6 +34,11 @@ from e2e.stack.ledger import Ledger
 from e2e.stack.model import prepare_model
 from e2e.stack.model_facts import model_facts
 from e2e.stack.reaper import reap
+
+try:
+    from e2e.judge.gain import judge_gain
+except ModuleNotFoundError as error:
+    raise UsageError(f"gain needs {error.name}, which is not installed; pip install 'maru-e2e[gain]'.") from error
 
 #: Within one pair each order of the sides comes equally often.
 ORDERS = (("a", "b", "a2"), ("b", "a2", "a"), ("a2", "a", "b"), ("a2", "b", "a"), ("b", "a", "a2"), ("a", "a2", "b"))

@@ -49,7 +49,7 @@ from e2e.stack.reaper import reap
 from e2e.stack.services import Services, beside
 from e2e.stack.spec import EngineSpec
 
-PROMPTS = Path(__file__).resolve().parents[1] / "prompts"
+PROMPTS = Path(__file__).with_name("prompts")
 #: How long to wait for the end of an engine that has just answered with an error, in seconds.
 SETTLE_S = 10.0
 

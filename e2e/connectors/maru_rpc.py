@@ -1,13 +1,15 @@
 """The few words of maru-server's RPC that the rig speaks, as any client would: ZeroMQ REQ, and per message a header of
 16 bytes in network order (magic, version, type, flags, 3 reserved, sequence, length) with a MessagePack map behind it.
 
-Needs pyzmq and msgspec, which vLLM brings along.
+Needs pyzmq: the extra ``maru``.
 """
 
 from __future__ import annotations
 
 import itertools
 import struct
+
+from msgspec import msgpack
 
 from e2e.base.errors import EngineTimeout, SettingsError
 
@@ -31,7 +33,7 @@ class MaruServer:
         try:
             import zmq
         except ModuleNotFoundError as error:
-            raise SettingsError(f"asking maru-server needs {error.name}; install the engine's extras.") from error
+            raise SettingsError(f"asking maru-server needs {error.name}; pip install 'maru-e2e[maru]'.") from error
         with zmq.Context() as context, context.socket(zmq.REQ) as socket:
             socket.setsockopt(zmq.LINGER, 0)
             socket.connect(f"tcp://{self.address}")
@@ -66,7 +68,7 @@ class MaruServer:
 
 
 def encode(kind: int, payload: dict[str, object], *, sequence: int) -> bytes:
-    body = _packer().encode(payload)
+    body = msgpack.encode(payload)
     return _HEADER.pack(_MAGIC, _VERSION, kind, 0, 0, 0, 0, sequence, len(body)) + body
 
 
@@ -76,15 +78,7 @@ def decode(message: bytes, *, source: str) -> dict[str, object]:
         magic, version, *_, length = _HEADER.unpack_from(message)
         body = message[_HEADER.size : _HEADER.size + length]
         if (magic, version) == (_MAGIC, _VERSION) and len(body) == length:
-            payload = _packer().decode(body)
+            payload = msgpack.decode(body)
             if isinstance(payload, dict):
                 return payload
     raise SettingsError(f"what answers at {source} is no maru-server of a protocol known here; check MARU_SERVER_URL.")
-
-
-def _packer():
-    try:
-        from msgspec import msgpack
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"asking maru-server needs {error.name}; install the engine's extras.") from error
-    return msgpack

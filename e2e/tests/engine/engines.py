@@ -16,7 +16,7 @@ from e2e.stack.model import prepare_model
 from e2e.stack.process import ProcessLauncher
 from e2e.stack.spec import EngineSpec
 
-PROMPTS = Path(__file__).resolve().parents[3] / "prompts"
+PROMPTS = Path(__file__).resolve().parents[2] / "prompts"
 
 
 def prompts(lengths: list[int]) -> list[list[int]]:
