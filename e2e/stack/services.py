@@ -162,7 +162,12 @@ class Service:
         argv = [str(filled(word, places)) for word in self.spec.argv]
         if self.spec.dax_folder:
             argv = on_dax_folder(argv, Path(self.spec.dax_folder))
-        env = {**self._environ, **self.spec.env, "PYTHONUNBUFFERED": "1", **self._ledger.marks(self.engine)}
+        env = {
+            **self._environ,
+            **self.spec.env,
+            "PYTHONUNBUFFERED": "1",
+            **self._ledger.marks(f"{self.engine}.{self.spec.name}"),
+        }
         # not every server binds beside a socket that is held for it, so the port is free for a moment
         held.release()
         try:

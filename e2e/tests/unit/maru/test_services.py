@@ -14,7 +14,7 @@ import pytest
 from e2e.base.connector import ServiceSpec
 from e2e.base.errors import EngineCrashed, EngineRefused, EngineTimeout
 from e2e.stack.ledger import Ledger
-from e2e.stack.owned import MARK
+from e2e.stack.owned import ENGINE_MARK, MARK
 from e2e.stack.services import beside
 
 pytest.importorskip("zmq")
@@ -70,6 +70,13 @@ def test_starts_in_order_fills_places_and_leaves_nothing(run, ledger):
         services.check()
         assert len(ours(ledger)) == 2
     assert ours(ledger) == []
+
+
+def test_the_end_of_the_engine_does_not_wait_for_its_servers(run, ledger):
+    """They would not hear the engine's SIGINT, and every stop would take its whole limit."""
+    with run(server()):
+        (pid,) = ours(ledger)
+        assert psutil.Process(pid).environ()[ENGINE_MARK] == "e.1.maru-server"
 
 
 def test_listening_without_a_pool_is_refused_with_cause_and_cure(run, ledger):
