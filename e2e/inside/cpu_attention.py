@@ -8,7 +8,6 @@ where a layout is a matter of strides alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -21,18 +20,27 @@ from vllm.v1.attention.backend import (
     CommonAttentionMetadata,
     MultipleOf,
 )
+from vllm.v1.attention.backends.triton_attn import TritonAttentionMetadata
 from vllm.v1.kv_cache_interface import KVCacheLayout
 
 
-@dataclass
-class StridedCPUMetadata:
+class StridedCPUMetadata(TritonAttentionMetadata):
     """``spans``: per request (first query row, end query row, tokens in the sequence). ``block_table``: int [requests,
-    blocks]. ``slot_mapping``: int64 [tokens], flat slot = block * block_size + offset."""
+    blocks]. ``slot_mapping``: int64 [tokens], flat slot = block * block_size + offset.
 
-    num_actual_tokens: int
-    spans: list[tuple[int, int, int]]
-    block_table: torch.Tensor
-    slot_mapping: torch.Tensor
+    Connectors that tell views apart by the class of the metadata (Maru) find Triton's: its view is this one, and what
+    they run is what they run on a GPU with TRITON_ATTN on vLLM 0.26 and newer.
+    """
+
+    def __init__(
+        self,
+        num_actual_tokens: int,
+        spans: list[tuple[int, int, int]],
+        block_table: torch.Tensor,
+        slot_mapping: torch.Tensor,
+    ) -> None:
+        self.num_actual_tokens, self.spans = num_actual_tokens, spans
+        self.block_table, self.slot_mapping = block_table, slot_mapping
 
 
 class StridedCPUBackend(AttentionBackend):
