@@ -88,12 +88,14 @@ class KeyPlan:
         if attention and not self.settings.attach:
             expect["attention_backend"] = REPORTED_AS.get(attention, attention)
         alone = self.concurrency == 1
+        config = self.adapter.config(cell, pool_dir="", block_size=self.block_size)
+        policy = {} if self.settings.attach else {"load_failure_policy": config.load_failure_policy}
         return {
             "cell": cell.id, "attempt": attempt, "settings": dict(cell.settings), "engine_key": self.key,
             "adapter": self.adapter.name, "expect": expect, "oracle": self.lengths.oracle if alone else "split_matched",
             "step": self.lengths.step, "lengths": list(self.lengths.lengths), "blind": self.blind_spots(cell),
             "counters": self.adapter.has_counters, "baseline": not self.settings.attach, "deterministic": alone,
-            "digests": self.settings.digests, "fault": cell.get("fault"),
+            "digests": self.settings.digests, "fault": cell.get("fault"), **policy,
         }  # fmt: skip
 
     def spec(self, role: str, *, name: str, model: str, pool_dir: str) -> EngineSpec:

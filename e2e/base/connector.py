@@ -13,6 +13,10 @@ from e2e.base.cell import Cell
 _PLACE = re.compile(r"\{(?P<name>[a-z][a-z0-9-]*)\.(?P<what>host|port|address)\}")
 
 
+#: Fault class of a connector that says that it took the overlap path, and not whether any layer was waited for.
+OVERLAP_UNSEEN = "overlap did not happen"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServiceSpec:
     """A server that has to run beside an engine, started before it and ended after it.

@@ -32,6 +32,7 @@ KINDS: dict[str, frozenset[str]] = {
         # counters: does the adapter have counters of its own that must agree. baseline: is there an engine without a
         # connector to compare with (not where we attach). deterministic: one request at a time or batch-invariant mode.
         # digests: are digests expected. fault: name of the planted fault or None.
+        # Optional load_failure_policy: vLLM's kv_load_failure_policy of the connector's engine, "fail" | "recompute".
         "plan.cell": "cell attempt settings engine_key adapter expect oracle step lengths blind counters baseline "
         "deterministic digests fault",
         # a combination that the grid asked for and that can't run
@@ -69,9 +70,9 @@ KINDS: dict[str, frozenset[str]] = {
         # engine has no such series. ttft: {"sum_s", "count"}. complete: the count reached requests before the limit.
         "metrics.delta": "engine cell arm requests counters ttft complete went_back",
         # what the connector itself says of one arm. counters: name -> delta, among them "hit_tokens", "miss_chunks",
-        # "loaded_bytes", "stored_bytes", "load_failures", "store_failures". loads: one dict per loaded request:
-        # {"request", "tokens", "storage_format", "placement", "load", "overlap", "places", "layers",
-        #  "pending_at_forward", "blocking_waits", "failed"}.
+        # "loaded_bytes", "stored_bytes", "load_failures", "store_failures", of them "no_room". loads: one dict a loaded
+        # request: {"request", "tokens", "storage_format", "placement", "load", "overlap", "places", "layers",
+        #  "pending_at_forward", "blocking_waits", "failed"}. Optional errors: the first of its own error lines.
         "connector.evidence": "engine cell arm counters loads",
         # digests of one request's KV in logical coordinates. when: "computed" | "loaded" | "read".
         # values: file or inline, see inside/probe.py.

@@ -53,7 +53,7 @@ class Reason(Enum):
     PREEMPTED = ("inconclusive", "a request was preempted, so hits can't be attributed")
     METRICS_RESET = ("inconclusive", "the engine's counters went backwards: it was restarted during an arm")
     STORE_FAILED = ("inconclusive", "the connector could not store a prompt whole")
-    LOAD_FAILED = ("inconclusive", "the connector reported a failed load, and the engine recomputed it")
+    LOAD_FAILED = ("inconclusive", "the connector reported a failed load")
     BLIND_CELL = ("inconclusive", "the cell can't see a class of fault that it should see (--strict)")
     FAULT_NOT_FIRED = ("inconclusive", "the planted fault did not fire")
     DIGEST_MISSING = ("inconclusive", "digests were asked for, but some are missing")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2e.base.cell import Cell
-from e2e.base.connector import ConnectorConfig, HitRule, ServiceSpec, Witness
+from e2e.base.connector import OVERLAP_UNSEEN, ConnectorConfig, HitRule, ServiceSpec, Witness
 from e2e.connectors.maru_build import Build, installed
 from e2e.connectors.steps import aligned_step
 from e2e.connectors.vllm_version import vllm_version
@@ -83,7 +83,7 @@ class Maru:
         if cell.get("overlap") != "on":
             return []
         why = "Maru counts no waits for layers: it says that it took the overlap path, not that anything overlapped"
-        return [{"fault_class": "overlap did not happen", "why": why}]
+        return [{"fault_class": OVERLAP_UNSEEN, "why": why}]
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         extra = self._extra(cell, pool_dir=pool_dir)

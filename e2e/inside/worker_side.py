@@ -199,7 +199,7 @@ class WorkerSide:
                     store.chunk,
                     store.request,
                 )
-                self._count({"store_failures": 1}, store.settings)
+                self._count({"store_failures": 1, "no_room": 1}, store.settings)
             else:
                 self._rooms[name] = room
         return None if full in self._rooms else self._rooms[name]

@@ -27,6 +27,7 @@ def plan(data: Data) -> Plan:
         deterministic=bool(data["deterministic"]),
         digests=bool(data["digests"]),
         fault=None if data["fault"] is None else str(data["fault"]),
+        load_failure_policy=None if (policy := data.get("load_failure_policy")) is None else str(policy),
     )
 
 

@@ -90,11 +90,12 @@ def prefill_step(view: CellView) -> int | None:
     return view.plan.step if effective is None or view.plan.step is None else int(effective)
 
 
-def served(side: Side, arm: str, prompt: int) -> int | None:
+def served(view: CellView, side: Side, arm: str, prompt: int) -> int | None:
     """Tokens of this prompt that came out of a cache, as far as that is known for sure: per request, else as expected
-    when vLLM's counters of the arm agree. After a failed load it is unknown: the engine recomputed some."""
+    when vLLM's counters of the arm agree. After a failed load it is unknown: the engine recomputed some, unless its
+    policy is to fail then, so that an answer was built on what the load left."""
     found = side.arms[arm]
-    if found.load_failed:
+    if found.load_failed and view.plan.load_failure_policy != "fail":
         return None
     cached = found.answers[prompt].cached
     if cached is not None:
@@ -109,7 +110,7 @@ def served(side: Side, arm: str, prompt: int) -> int | None:
 
 def schedule(view: CellView, side: Side, arm: str, prompt: int) -> tuple[object, ...] | None:
     """Answers with equal schedules are comparable bit for bit; None is comparable with nothing."""
-    tokens = served(side, arm, prompt)
+    tokens = served(view, side, arm, prompt)
     if tokens is None or not view.plan.deterministic:
         return None
     if view.plan.concurrent:

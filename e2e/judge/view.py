@@ -28,6 +28,7 @@ class Plan:
     deterministic: bool
     digests: bool
     fault: str | None
+    load_failure_policy: str | None
 
     @property
     def concurrent(self) -> bool:
@@ -109,6 +110,11 @@ class Arm:
     @property
     def loads(self) -> list[Mapping[str, object]]:
         return list(self.evidence["loads"] or ()) if self.evidence else []
+
+    @property
+    def connector_errors(self) -> list[str]:
+        """The first errors of its own that the connector logged in this arm."""
+        return [str(line) for line in self.evidence.get("errors") or ()] if self.evidence else []
 
     def predicted(self, source: str) -> int | None:
         """Tokens that all prompts of this arm together must be served by ``source`` ("local" or "external")."""

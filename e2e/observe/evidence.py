@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from e2e.base.errors import EngineAnswer
 from e2e.base.event import Record
 
+#: How many of a connector's error lines are kept of one arm: the first ones, which the others often follow from.
+ERRORS = 3
 #: ``rpc(method, *args)`` -> one result per rank; EngineAnswer when the engine has no such method
 Rpc = Callable[..., list]
 
@@ -26,7 +28,8 @@ class EvidenceWindow:
     """One engine's connector counters, arm by arm; used like ``MetricsWindow``.
 
     Calls ``rig_evidence(after_id)`` -> ``{"counters": {name: total}, "loads": [{"id", "request", ...}],
-    "fired": {fault: total}}``, or None from a connector without counters. An engine without the extension records
+    "fired": {fault: total}, "errors": [line]}``
+    (errors, optional: all so far), or None from a connector without counters. An engine without the extension records
     nothing and is not asked again. Of several ranks the first one is read. An arm that raises records nothing.
     """
 
@@ -46,7 +49,11 @@ class EvidenceWindow:
             return
         place = {"engine": self._engine, "cell": cell, "arm": arm}
         loads = [_load(load) for load in after["loads"]]
-        self._record("connector.evidence", **place, counters=_rise(before, after, "counters"), loads=loads)
+        errors = after.get("errors", [])[len(before.get("errors", [])) :][:ERRORS]
+        self._record(
+            "connector.evidence", **place, counters=_rise(before, after, "counters"), loads=loads,
+            **({"errors": errors} if errors else {}),
+        )  # fmt: skip
         for fault, count in _rise(before, after, "fired").items():
             if count > 0:
                 self._record("fault.fired", **place, fault=fault, count=count)

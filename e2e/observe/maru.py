@@ -19,6 +19,7 @@ from e2e.connectors.maru_rpc import MaruServer
 FAILED_LOAD = re.compile(r"load miss|aborting (?:load|inline)|load failed|recomput|activation failed", re.IGNORECASE)
 FAILED_STORE = re.compile(r"Maru save error|packed save error", re.IGNORECASE)
 _MARU_LINE = re.compile(r"\bMaru\b|maru_vllm|maru_handler")
+_PREFIX = re.compile(r"^(?:\([^)]*pid=\d+\) )?(?:[A-Z]+ \d\d-\d\d [\d:.]+ \[[^\]]*\] )?")
 _HIT = re.compile(r"Maru KV hit: req=(?P<request>\S+?), (?P<chunks>\d+) chunks \((?P<tokens>\d+) tokens\)")
 _LOADED = re.compile(
     r"Maru: (?:(?P<packed>packed-loaded)|(?P<plain>loaded)|deferred-load scheduled|"
@@ -51,10 +52,11 @@ class Load:
 
 @dataclass
 class Told:
-    """``failed``: name -> lines that betray a failure."""
+    """``failed``: name -> lines that betray a failure; ``errors``: those lines, without what vLLM puts in front."""
 
     loads: list[Load] = field(default_factory=list)
     failed: dict[str, int] = field(default_factory=lambda: {"load_failures": 0, "store_failures": 0})
+    errors: list[str] = field(default_factory=list)
 
 
 def read_log(lines: Iterator[str], *, defaults: Mapping[str, str], layers: int | None = None) -> Told:
@@ -79,11 +81,18 @@ def read_log(lines: Iterator[str], *, defaults: Mapping[str, str], layers: int |
                 _heard(load, line, loaded, layers)
         elif FAILED_LOAD.search(line):
             told.failed["load_failures"] += 1
+            told.errors.append(_said(line))
             if load is not None:
                 load.failed = True
         elif FAILED_STORE.search(line):
             told.failed["store_failures"] += 1
+            told.errors.append(_said(line))
     return told
+
+
+def _said(line: str) -> str:
+    """The line without process, level, time and place, one line of at most 300 characters."""
+    return _PREFIX.sub("", line).strip()[:300]
 
 
 def _heard(load: Load, line: str, loaded: re.Match[str], layers: int | None) -> None:
@@ -151,7 +160,7 @@ class MaruWitness:
         totals = self._settled()
         told = read_log(self._lines(), defaults=self._defaults, layers=self._layers)
         loads = [load.as_json(number) for number, load in enumerate(told.loads, start=1) if number > after]
-        return [{"counters": {**totals, **told.failed}, "loads": loads}]
+        return [{"counters": {**totals, **told.failed}, "loads": loads, "errors": told.errors}]
 
     def _settled(self) -> dict[str, int]:
         began = changed = time.monotonic()

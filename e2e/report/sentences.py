@@ -154,6 +154,24 @@ def _listed(seen: Evidence) -> str:
     return _join(where, ", ".join(f"{key} {value}" for key, value in rest.items()))
 
 
+def _store_failed(seen: Evidence) -> str:
+    if seen.get("no_room"):
+        return _join(
+            _where(seen), f"{seen['no_room']} chunks found no room in its pool; give it a larger pool, or empty it"
+        )
+    return _join(_where(seen), f"{seen.get('failed')} stores failed; {_first_error(seen)}")
+
+
+def _load_failed(seen: Evidence) -> str:
+    then = ", and the engine recomputed what was missing" if seen.get("recomputed") else ""
+    return _join(_where(seen), f"{seen.get('found')} failed{then}; {_first_error(seen)}")
+
+
+def _first_error(seen: Evidence) -> str:
+    errors = seen.get("errors")
+    return f"its first error: {errors[0]}" if isinstance(errors, (list, tuple)) and errors else "see the engine's log"
+
+
 _DETAILS: dict[Reason, Callable[[Evidence], str]] = {
     **dict.fromkeys(
         (
@@ -167,9 +185,8 @@ _DETAILS: dict[Reason, Callable[[Evidence], str]] = {
     ),
     Reason.DIGEST_DIFFERS: _digest,
     **dict.fromkeys((Reason.NO_HIT, Reason.PARTIAL_HIT, Reason.COLD_NOT_COLD, Reason.LOCAL_HIT_DIFFERS), _hit),
-    Reason.STORE_FAILED: lambda seen: _join(
-        _where(seen), f"{seen.get('chunks')} chunks found no room in its pool; {seen.get('cure')}"
-    ),
+    Reason.STORE_FAILED: _store_failed,
+    Reason.LOAD_FAILED: _load_failed,
     Reason.SOURCES_DISAGREE: _disagree,
     **dict.fromkeys((Reason.COUNTERS_MISSING, Reason.NOT_RUN, Reason.NO_BASELINE, Reason.ANSWER_INCOMPLETE), _missing),
     **dict.fromkeys((Reason.ENGINE_REFUSED, Reason.ENGINE_CRASHED, Reason.ENGINE_HUNG, Reason.REQUEST_FAILED), _failed),

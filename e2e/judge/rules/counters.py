@@ -30,7 +30,14 @@ def _arm(view: CellView, side: Side, arm: Arm) -> list[Finding]:
     findings.extend(_prompt_tokens(view, arm, where))
     if arm.load_failed:
         failed = arm.connector_counter("load_failures") or sum(bool(load.get("failed")) for load in arm.loads)
-        findings.append(Finding(RULE, Reason.LOAD_FAILED, {**where, "found": failed}))
+        recomputed = view.plan.load_failure_policy == "recompute"
+        findings.append(
+            Finding(
+                RULE,
+                Reason.LOAD_FAILED,
+                {**where, "found": failed, "recomputed": recomputed, "errors": arm.connector_errors},
+            )
+        )
     return findings
 
 

@@ -1,4 +1,5 @@
-"""Did the connector store what it was given? A full pool is named, before the missed hits that follow from it."""
+"""Did the connector store what it was given? A full pool, or its own first error, is named before the missed hits that
+follow from it."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ RULE = "stored"
 
 
 def check(view: CellView) -> list[Finding]:
-    failed = {arm.name: arm.connector_counter("store_failures") for arm in view.connector.arms.values()}
-    return [
-        Finding(RULE, Reason.STORE_FAILED, {"arm": name, "chunks": count, "cure": "give it a larger pool, or empty it"})
-        for name, count in failed.items()
-        if count
-    ]
+    findings = []
+    for arm in view.connector.arms.values():
+        if failed := arm.connector_counter("store_failures"):
+            seen = {"arm": arm.name, "failed": failed, "no_room": arm.connector_counter("no_room") or 0}
+            findings.append(Finding(RULE, Reason.STORE_FAILED, {**seen, "errors": arm.connector_errors}))
+    return findings

@@ -177,6 +177,17 @@ def test_a_load_that_failed_and_was_recomputed_is_not_called_corrupt():
     assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.LOAD_FAILED)
 
 
+def test_garbage_after_a_load_that_failed_is_corrupt_where_the_engine_recomputes_nothing():
+    def fail(data):
+        data["loads"][1]["failed"] = True
+
+    recording = Recording(load_failure_policy="fail").change("connector.evidence", fail, arm="external")
+    assert verdict(recording).reason is Reason.LOAD_FAILED
+    cell = verdict(recording.change("request.done", replaced(answer(0)), arm="external", prompt=1))
+    assert (cell.verdict, cell.reason) == (Verdict.CORRUPT, Reason.TOKENS_DIFFER)
+    assert Reason.LOAD_FAILED in reasons(cell)
+
+
 def test_without_cached_tokens_the_counters_vouch_for_what_was_served():
     recording = Recording(**ODD).change("request.done", replaced({"cached_tokens": None}))
     assert verdict(recording).verdict is Verdict.PASS

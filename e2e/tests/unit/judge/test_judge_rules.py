@@ -8,6 +8,7 @@ from synthetic_recording import BASELINE, CELL, CONNECTOR, KEY, Recording
 from e2e.base.judgement import CellJudgement
 from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.judge import judge, merge
+from e2e.report.sentences import sentence
 
 
 def verdict(recording: Recording, **options) -> CellJudgement:
@@ -285,6 +286,45 @@ def test_a_reset_that_vllm_does_not_confirm_is_shown_by_the_arm():
     recording.change("metrics.delta", lambda data: data["counters"].pop("local_cache_hit"), arm="external")
     reasons = {finding.reason for finding in judge(recording.build()).cells[0].findings}
     assert Reason.RESET_REFUSED in reasons
+
+
+OVERLAP_UNSEEN = {"fault_class": "overlap did not happen", "why": "no waits are counted"}
+
+
+def untold(data):
+    for load in data["loads"]:
+        del load["blocking_waits"], load["pending_at_forward"]
+
+
+def test_overlap_that_a_connector_never_tells_of_is_judged_by_its_answers_and_path():
+    def judged(**plan):
+        return judge(Recording(**plan).change("connector.evidence", untold).build()).cells[0]
+
+    assert judged().reason is Reason.NO_OVERLAP
+    cell = judged(blind=[OVERLAP_UNSEEN])
+    assert (cell.verdict, cell.blind) == (Verdict.PASS, (OVERLAP_UNSEEN,))
+    off = Recording(blind=[OVERLAP_UNSEEN]).change("connector.evidence", untold)
+    off.change("connector.evidence", lambda data: [load.update(overlap=False) for load in data["loads"]])
+    assert judge(off.build()).cells[0].reason is Reason.EFFECTIVE_DIFFERS
+
+
+def test_a_blind_spot_does_not_excuse_waits_that_were_counted():
+    recording = Recording(blind=[OVERLAP_UNSEEN])
+    recording.change("connector.evidence", lambda data: [load.update(blocking_waits=0) for load in data["loads"]])
+    assert judge(recording.build()).cells[0].reason is Reason.NO_OVERLAP
+
+
+def test_a_failed_store_has_the_cause_that_the_connector_gave():
+    def judged(**seen):
+        recording = Recording()
+        counters = {"store_failures": 180, **seen.pop("counters", {})}
+        recording.change("connector.evidence", lambda data: data["counters"].update(counters), arm="cold")
+        recording.change("connector.evidence", lambda data: data.update(seen), arm="cold")
+        return sentence(judge(recording.build()).cells[0].findings[0])
+
+    assert "first error: Maru save error: index 48" in judged(errors=["Maru save error: index 48", "another one"])
+    assert "180 chunks found no room in its pool" in judged(counters={"no_room": 180})
+    assert "room" not in judged()
 
 
 def test_a_full_pool_is_named_before_the_hits_that_it_cost():

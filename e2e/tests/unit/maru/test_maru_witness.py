@@ -52,6 +52,7 @@ def test_placement_is_what_the_line_says():
     found = told("current-sync.log")
     assert [load.settings["placement"] for load in found.loads] == ["kernel", "index"]
     assert found.failed == {"load_failures": 0, "store_failures": 1}
+    assert found.errors == ["Maru save error: Cannot allocate page for key kv_0123456789abcdef"]
 
 
 def test_lines_that_are_not_marus_betray_nothing():
