@@ -192,7 +192,7 @@ def doctor(connector_server: flags.ConnectorServer = None) -> int:
     """Say what this machine can run, and the cure for what it can't. Exit code 0 when the default grid can run."""
     from e2e import doctor as rooms
 
-    lines, code = rooms.doctor(maru_server=words.address(connector_server) if connector_server else None)
+    lines, code = rooms.doctor(server=words.address(connector_server) if connector_server else None)
     typer.echo(rooms.text(lines))
     return code
 

@@ -19,7 +19,6 @@ from e2e.base.cell import Cell
 from e2e.base.connector import Adapter, missing
 from e2e.base.errors import EngineCrashed, EngineError, EngineTimeout, SettingsError, UsageError
 from e2e.base.event import ARMS, SCHEMA, Record
-from e2e.connectors.class_check import check_class
 from e2e.connectors.table import load
 from e2e.grid.cells import Grid, by_engine, expand
 from e2e.judge.cells import judge
@@ -41,6 +40,7 @@ from e2e.report.progress import Progress
 from e2e.settings.settings import RECORDING, Settings
 from e2e.settings.world import commit, environment, program, state_dir
 from e2e.stack.attach import AttachLauncher
+from e2e.stack.class_check import check_class
 from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.ledger import Ledger
 from e2e.stack.model import prepare_model
