@@ -150,14 +150,21 @@ def gain(
 
 
 @app.command()
-def placement(out: flags.Out = None, device: flags.Device = None, quick: flags.Quick = False) -> int:
+def placement(
+    out: flags.Out = None,
+    device: flags.Device = None,
+    quick: flags.Quick = False,
+    engine_python: flags.EnginePython = None,
+) -> int:
     """Check and time the placement kernels. Exit code 1 when one differs from the reference.
 
     Without a CUDA GPU what can't run is said and left out.
     """
     from e2e.kernels import placement as run_both
 
-    return run_both(out or Path("results") / "placement", device=devices.choose(device or "auto"), quick=quick)
+    folder = out or Path("results") / "placement"
+    python = words.python(engine_python) if engine_python else None
+    return run_both(folder, device=devices.choose(device or "auto"), quick=quick, engine_python=python)
 
 
 @app.command()
@@ -188,11 +195,14 @@ def cells(
 
 
 @app.command()
-def doctor(connector_server: flags.ConnectorServer = None) -> int:
+def doctor(connector_server: flags.ConnectorServer = None, engine_python: flags.EnginePython = None) -> int:
     """Say what this machine can run, and the cure for what it can't. Exit code 0 when the default grid can run."""
     from e2e import doctor as rooms
 
-    lines, code = rooms.doctor(server=words.address(connector_server) if connector_server else None)
+    lines, code = rooms.doctor(
+        maru_server=words.address(connector_server) if connector_server else None,
+        engine_python=words.python(engine_python) if engine_python else None,
+    )
     typer.echo(rooms.text(lines))
     return code
 

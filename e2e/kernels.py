@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.base.errors import EXIT_CORRUPT, EXIT_PASS, RigError, SettingsError
+from e2e.settings import world
 
 #: Wall limit of each of the two, in seconds.
 LIMIT_S = 1800.0
 
 
-def placement(out: Path, *, device: str, quick: bool, limit_s: float = LIMIT_S, python: str = sys.executable) -> int:
+def placement(
+    out: Path, *, device: str, quick: bool, limit_s: float = LIMIT_S, engine_python: Path | None = None
+) -> int:
     """Writes regression.json and, on a GPU, bench.json into ``out``, prints both tables. 0, or 1 for a mismatch."""
     if out.exists() and not out.is_dir():
         raise SettingsError(f"--out: {out} is a file; give a folder.")
-    _require_torch(python)
+    python = world.engine_python(engine_python)
     out.mkdir(parents=True, exist_ok=True)
     result = out / "regression.json"
     _run("regression", ["--device", device, "--out", str(result)], python=python, limit_s=limit_s)
@@ -36,26 +38,12 @@ def placement(out: Path, *, device: str, quick: bool, limit_s: float = LIMIT_S, 
     return EXIT_PASS if ok else EXIT_CORRUPT
 
 
-def _require_torch(python: str, *, limit_s: float = 120.0) -> None:
-    """Raises SettingsError, in one sentence, when this Python can't import torch."""
-    cure = "run scripts/setup or maru-e2e setup, or repair it"
-    try:
-        tried = subprocess.run(
-            [python, "-c", "import torch"],
-            capture_output=True, text=True, errors="replace", timeout=limit_s, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise SettingsError(f"placement needs torch: importing it takes more than {limit_s:g} s; {cure}.") from None
-    if tried.returncode:
-        why = (tried.stderr.strip().splitlines() or [f"its import ended with exit code {tried.returncode}"])[-1]
-        raise SettingsError(f"placement needs torch: {why.rstrip('.')}; {cure}.")
-
-
 def _run(module: str, arguments: Sequence[str], *, python: str, limit_s: float) -> None:
     """Its output is ours. A mismatch (exit code 1 with a result) is no failure of the run; anything else is."""
     command = [python, "-m", f"e2e.inside.placement.{module}", *arguments]
     try:
-        code = subprocess.run(command, timeout=limit_s, check=False).returncode
+        environ = world.engine_environment(python)
+        code = subprocess.run(command, env=environ, timeout=limit_s, check=False).returncode
     except subprocess.TimeoutExpired as error:
         raise RigError(f"the placement {module} took more than {limit_s:g} s; is the GPU busy?") from error
     if code not in (0, 1) or not Path(arguments[arguments.index("--out") + 1]).is_file():

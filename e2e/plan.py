@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 
 from e2e.base.cell import Cell
@@ -139,12 +138,14 @@ def plan(
     return planned
 
 
-def with_faults(grid: Grid, *, settings: Settings, adapter: Adapter, model: ModelFacts | None, shared: Path) -> Grid:
+def with_faults(
+    grid: Grid, *, settings: Settings, adapter: Adapter, model: ModelFacts | None, shared: Path, packed: bool
+) -> Grid:
     """The same cells clean, each several times if asked for, and once more with every fault that can act there."""
     planned = plan("", grid.cells[:1], settings=settings, adapter=adapter, model=model, shared=shared)
     rule = planned.hit_rule()
     shape = Shape(
-        packed=settings.device == "cpu" or packed_kv(), kv_heads=model.kv_heads if model else 8,
+        packed=packed, kv_heads=model.kv_heads if model else 8,
         layers=model.layers if model else 2, block_size=planned.block_size, chunk_tokens=rule.granularity,
         served_chunks=max(map(rule.external, planned.lengths.lengths)) // rule.granularity,
         prompts=len(planned.lengths.lengths),
@@ -162,9 +163,9 @@ def plants_faults(adapter: Adapter) -> bool:
     return getattr(adapter, "plants_faults", False)
 
 
-def packed_kv() -> bool:
-    """Does this vLLM register K and V in one head-first tensor? (0.26 and newer)"""
-    return tuple(map(int, version("vllm").split(".")[:2])) >= (0, 26)
+def packed_kv(vllm: tuple[int, int] | None) -> bool:
+    """Does this vLLM register K and V in one head-first tensor? (0.26 and newer, or one that nobody can ask)"""
+    return vllm is None or vllm >= (0, 26)
 
 
 def check_space(plan: KeyPlan, shared: Path) -> None:

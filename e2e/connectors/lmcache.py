@@ -6,22 +6,22 @@ but its last token, which no unit of chunks describes, so lengths of whole chunk
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from importlib import util
 
 from e2e.base.cell import Cell
 from e2e.base.connector import ConnectorConfig, HitRule, ServiceSpec
+from e2e.connectors.installed import installed
 from e2e.connectors.steps import aligned_step
 
 _NO_GPU = "it runs on CUDA only; use a machine with an NVIDIA GPU, or --connector embedded here."
-_NO_PACKAGE = (
-    "it needs the package lmcache, which this Python doesn't have; pip install lmcache in the engine's Python."
-)
+_NO_PACKAGE = "it needs the package lmcache, which the engine's Python doesn't have; pip install lmcache there."
 
 
 class _Chunks:
-    """What both have in common: whole chunks, the last token held back."""
+    """What both have in common: whole chunks, the last token held back. ``python``: the engine's."""
 
+    python: str
     axes = frozenset({"layout", "chunk_tokens", "block_size", "dtype", "concurrency"})
     engine_axes = axes
     has_counters = False
@@ -30,7 +30,7 @@ class _Chunks:
     def missing(self, *, device: str) -> str | None:
         if device != "cuda":
             return _NO_GPU
-        return None if util.find_spec("lmcache") else _NO_PACKAGE
+        return None if "lmcache" in installed(self.python).modules else _NO_PACKAGE
 
     def check(self, cell: Cell) -> str | None:
         return None
@@ -58,6 +58,7 @@ class LMCache(_Chunks):
     """``pool_bytes``: host memory that one engine start caches in."""
 
     pool_bytes: int = 4 << 30
+    python: str = sys.executable
 
     name = "lmcache"
     description = "LMCache in the engine's process, chunks in host memory"
@@ -82,6 +83,7 @@ class LMCacheServer(_Chunks):
     """``server``: host:port of a running LMCache server whose chunk size is the cell's ``chunk_tokens``."""
 
     server: str | None = None
+    python: str = sys.executable
 
     name = "lmcache-mp"
     description = "LMCache as a server beside the engine, which --connector-server names"

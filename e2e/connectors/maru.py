@@ -8,14 +8,15 @@ resource manager and a maru-server of its own on an emulated DAX file system, or
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.base.cell import Cell
 from e2e.base.connector import OVERLAP_UNSEEN, ConnectorConfig, HitRule, ServiceSpec, Witness
-from e2e.connectors.maru_build import Build, installed
+from e2e.connectors.installed import installed
+from e2e.connectors.maru_build import LOOK, Build, maru_of
 from e2e.connectors.steps import aligned_step
-from e2e.connectors.vllm_version import vllm_version
 
 #: current key -> its former name, read by versions that lack the current one
 FORMER = {
@@ -33,12 +34,13 @@ _INSTALL = (
 @dataclass(frozen=True)
 class Maru:
     """``pool_bytes``: CXL region that a worker asks for. ``server``: host:port of a running maru-server; without one,
-    a fresh server and pool per engine start. ``build``: the installed Maru, None where only an image has it: then all
-    keys are taken for known."""
+    a fresh server and pool per engine start. ``python``: the engine's. ``build``: the Maru that is installed
+    there, None where only an image has it: then all keys are taken for known."""
 
     pool_bytes: int = 1 << 30
     server: str | None = None
-    build: Build | None = field(default_factory=installed)
+    python: str = sys.executable
+    build: Build | None = LOOK
 
     name = "maru"
     engine_axes = frozenset(
@@ -50,9 +52,13 @@ class Maru:
     longest_prompt = None
     description = "Maru itself (CXL shared memory), as installed; its servers are started or given by MARU_SERVER_URL"
 
+    def __post_init__(self) -> None:
+        if self.build is LOOK:
+            object.__setattr__(self, "build", maru_of(self.python))
+
     def missing(self, *, device: str) -> str | None:
         if self.build is None:
-            return f"Maru is not installed (this Python finds no module maru_vllm); {_INSTALL}."
+            return f"Maru is not installed (the engine's Python finds no module maru_vllm); {_INSTALL}."
         lacking = [name for name in (RESOURCE_MANAGER, SERVER) if not self.server and shutil.which(name) is None]
         if lacking:
             return (
@@ -65,7 +71,7 @@ class Maru:
         overlap, layerwise = cell.get("overlap") == "on", cell.get("storage_format") == "layerwise"
         if self.build and self.build.overlap_kernel and overlap and layerwise:
             return "this Maru turns overlap off for layerwise objects; use storage_format=chunkwise."
-        if cell.get("load") == "async" and (vllm := vllm_version()) and vllm < _ASYNC_SINCE:
+        if cell.get("load") == "async" and (vllm := installed(self.python).vllm_version) and vllm < _ASYNC_SINCE:
             return f"Maru refuses maru_async_load on vLLM {vllm[0]}.{vllm[1]}: it needs 0.16 or newer."
         return None
 

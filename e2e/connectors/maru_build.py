@@ -6,12 +6,11 @@ The name ``maru`` says nothing: other projects have it on package indexes. Only 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata, util
 from pathlib import Path
+
+from e2e.connectors.installed import Installed, installed
 
 MODULE = "maru_vllm"
 KERNELS = "maru_kv_ops"
@@ -46,19 +45,23 @@ class Build:
         }  # fmt: skip
 
 
-@cache
-def installed() -> Build | None:
+#: Stands for the build that ``maru_of`` will find.
+LOOK = Build(version="", commit="", source="", keys=frozenset(), kernels=False)
+
+
+def maru_of(python: str) -> Build | None:
     """The Maru that an engine of this Python would import, or None."""
-    found = util.find_spec(MODULE)
-    if found is None or not found.submodule_search_locations:
+    here = installed(python)
+    found = here.modules.get(MODULE)
+    if found is None or not found.folders:
         return None
-    return read_build(Path(next(iter(found.submodule_search_locations))), kernels=_kernels())
+    version, commit = here.maru or ("unknown", "unknown")
+    return read_build(Path(found.folders[0]), kernels=_kernels(here), version=version, commit=commit)
 
 
-def read_build(package: Path, *, kernels: bool) -> Build:
+def read_build(package: Path, *, kernels: bool, version: str = "unknown", commit: str = "unknown") -> Build:
     """``package``: the folder ``maru_vllm``."""
     source = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in sorted(package.glob("*.py")))
-    version, commit = _distribution()
     return Build(
         version=version,
         commit=commit,
@@ -69,18 +72,8 @@ def read_build(package: Path, *, kernels: bool) -> Build:
     )
 
 
-def _distribution() -> tuple[str, str]:
-    """Version and commit of the distribution that brought the module; "unknown" where nobody wrote it down."""
-    for name in metadata.packages_distributions().get(MODULE, []):
-        found = metadata.distribution(name)
-        origin = json.loads(found.read_text("direct_url.json") or "{}")
-        return found.version, origin.get("vcs_info", {}).get("commit_id", "unknown")
-    return "unknown", "unknown"
-
-
-def _kernels() -> bool:
-    found = util.find_spec(KERNELS)
+def _kernels(here: Installed) -> bool:
+    found = here.modules.get(KERNELS)
     if found is None:
         return False
-    folders = [Path(path) for path in found.submodule_search_locations or ()]
-    return str(found.origin or "").endswith(".so") or any(any(folder.glob("*.so")) for folder in folders)
+    return found.origin.endswith(".so") or any(any(Path(folder).glob("*.so")) for folder in found.folders)

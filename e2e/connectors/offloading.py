@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from e2e.base.cell import Cell
 from e2e.base.connector import ConnectorConfig, HitRule
+from e2e.connectors.installed import installed
 from e2e.connectors.steps import aligned_step
-from e2e.connectors.vllm_version import vllm_version
 
 #: Since then only prompts can be stored, not what was generated: then hits are those of the prompt alone.
 _PROMPT_ONLY_SINCE = (0, 23)
@@ -15,9 +16,10 @@ _PROMPT_ONLY_SINCE = (0, 23)
 
 @dataclass(frozen=True)
 class Offloading:
-    """``pool_bytes``: host memory that one engine start offloads to."""
+    """``pool_bytes``: host memory that one engine start offloads to. ``python``: the engine's."""
 
     pool_bytes: int = 4 << 30
+    python: str = sys.executable
 
     name = "offloading"
     axes = frozenset({"layout", "block_size", "dtype", "concurrency"})
@@ -36,7 +38,7 @@ class Offloading:
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         extra: dict[str, object] = {"cpu_bytes_to_use": self.pool_bytes}
-        if (vllm_version() or _PROMPT_ONLY_SINCE) >= _PROMPT_ONLY_SINCE:
+        if (installed(self.python).vllm_version or _PROMPT_ONLY_SINCE) >= _PROMPT_ONLY_SINCE:
             extra["offload_prompt_only"] = True
         return ConnectorConfig(kv_connector="OffloadingConnector", extra=extra)
 

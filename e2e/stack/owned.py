@@ -33,6 +33,12 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
     return Path(home) / "maru-e2e" / "runs"
 
 
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    """What outlives runs: ``$XDG_DATA_HOME/maru-e2e``, or ``~/.local/share/maru-e2e``."""
+    home = environ.get("XDG_DATA_HOME") or Path(environ.get("HOME") or Path.home()) / ".local" / "share"
+    return Path(home) / "maru-e2e"
+
+
 def here() -> str:
     """Names this machine and process space: a pid means nothing elsewhere (another container, a shared home)."""
     try:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from e2e.base.errors import RigError, SettingsError
@@ -56,8 +58,8 @@ def test_a_file_is_no_folder(tmp_path):
 
 def test_the_bundled_one_is_made_once(tmp_path, monkeypatch):
     made = []
-    monkeypatch.setattr(model, "_package_file", lambda package, file: tmp_path / file)
-    monkeypatch.setattr(model, "_convert", lambda source, target: made.append(fill(target)))
+    monkeypatch.setattr(model, "_package_file", lambda package, file, python: tmp_path / file)
+    monkeypatch.setattr(model, "_convert", lambda source, target, python: made.append(fill(target)))
     cache = tmp_path / "cache"
     assert prepare_model("smollm2", cache_dir=cache) == prepare_model("smollm2", cache_dir=cache)
     assert len(made) == 1
@@ -65,8 +67,8 @@ def test_the_bundled_one_is_made_once(tmp_path, monkeypatch):
 
 
 def test_half_a_conversion_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(model, "_package_file", lambda package, file: tmp_path / file)
-    monkeypatch.setattr(model, "_convert", lambda source, target: fill(target, {"config.json": "{}"}))
+    monkeypatch.setattr(model, "_package_file", lambda package, file, python: tmp_path / file)
+    monkeypatch.setattr(model, "_convert", lambda source, target, python: fill(target, {"config.json": "{}"}))
     with pytest.raises(SettingsError):
         prepare_model("smollm2", cache_dir=tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
@@ -76,7 +78,7 @@ def test_a_file_that_is_no_gguf(tmp_path):
     broken = tmp_path / "broken.gguf"
     broken.write_text("no model")
     with pytest.raises(RigError, match=r"broken\.gguf can't be converted") as caught:
-        model._convert(broken, tmp_path / "out")
+        model._convert(broken, tmp_path / "out", sys.executable)
     assert "\n" not in str(caught.value)
 
 
