@@ -24,12 +24,24 @@ class Hits:
 @dataclass(frozen=True)
 class Oracle:
     """``kind``: "aligned" | "split_matched" | "coarse" (what was really compared) or None. ``first_difference``:
-    prompt, arm, reference, position, kind, expected and found token ids, logprobs [expected, found]."""
+    prompt, arm, reference, position, kind, expected and found token ids, logprobs [expected, found]. ``texts``: what
+    both read "before" it, and what each reads from there on, "expected" and "found"; None where not recorded."""
 
     kind: str | None = None
     tokens_equal: bool | None = None
     max_logprob_diff: float | None = None
     first_difference: Mapping[str, object] | None = None
+    texts: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class LengthTtft:
+    """Seconds of the one prompt of ``tokens`` tokens, as the client saw it; None where there is no answer."""
+
+    tokens: int
+    cold_s: float | None
+    local_s: float | None
+    external_s: float | None
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,7 @@ class Ttft:
     server_external_s: float | None = None
     speedup: float | None = None
     claimed_speedup: float | None = None
+    by_length: tuple[LengthTtft, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Every method takes and gives JSON values. The class is mixed into vLLM's worker,
 from __future__ import annotations
 
 import platform
+from importlib import metadata
 
 import torch
 import vllm
@@ -18,6 +19,13 @@ from e2e.inside.worker_side import layer_number
 
 #: Overwritten blocks get values of this size: finite in every dtype but fp8, and far from any real key or value.
 _AMPLITUDE = 100.0
+
+
+def _version_of(module: str) -> str | None:
+    """Of the installed package that brings a top-level module, None for a mere file."""
+    for package in metadata.packages_distributions().get(module, ()):
+        return f"{package} {metadata.version(package)}"
+    return None
 
 
 class RigExtension:
@@ -57,6 +65,8 @@ class RigExtension:
             info["geometry_error"] = str(error)
         if (connector := self._rig_connector()) is not None:
             info["connector"] = f"{type(connector).__module__}.{type(connector).__qualname__}"
+            if version := _version_of(type(connector).__module__.partition(".")[0]):
+                info["connector_version"] = version
         return info
 
     def rig_overwrite_free_blocks(self, seed: int) -> dict[str, int]:

@@ -42,6 +42,7 @@ def answer(data: Data) -> Answer:
         cached=None if cached is None else int(cached),
         sent_ns=int(data["sent_ns"]),
         first_ns=int(data["first_ns"]),
+        text=tuple(map(str, text)) if isinstance(text := data.get("text"), (list, tuple)) else (),
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from e2e.base.judgement import IDENTICAL, NOT_REPRODUCED, SPLIT_NOISE, Hits, Oracle, Ttft
+from e2e.base.judgement import IDENTICAL, NOT_REPRODUCED, SPLIT_NOISE, Hits, LengthTtft, Oracle, Ttft
 from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.judge import compare
 from e2e.judge.rules.loads import AXES
+from e2e.judge.same_engine import plain
 from e2e.judge.view import EXTERNAL_ARMS, Arm, CellView
 
 ORACLE_REASONS = (
@@ -67,7 +68,24 @@ def oracle(view: CellView, findings: Iterable[Finding]) -> Oracle:
             diffs.append(min(compare.max_logprob_diff(r.answer, found) for r in references))
     worst = next((kind for kind in ("coarse", "split_matched", "aligned") if kind in kinds), None)
     first = next((dict(f.evidence) for f in findings if f.reason in ORACLE_REASONS and "position" in f.evidence), None)
-    return Oracle(worst, equal if diffs else None, max(diffs) if diffs else None, first)
+    return Oracle(worst, equal if diffs else None, max(diffs) if diffs else None, first, _texts(view, first))
+
+
+def _texts(view: CellView, difference: Mapping[str, object] | None) -> Mapping[str, str] | None:
+    """Both answers around their first difference; None where the recording has no text of one of them."""
+    if difference is None:
+        return None
+    role, _, arm = str(difference["reference"]).rpartition(" ")
+    by_role = {side.role: side for side in view.sides}
+    prompt, at = int(difference["prompt"]), int(difference["position"])
+    sides = ((role, arm), (str(difference["engine"]), str(difference["arm"])))
+    answers = [by_role[role].answer(arm, prompt) if role in by_role else None for role, arm in sides]
+    if any(answer is None or len(answer.text) != len(answer.tokens) for answer in answers):
+        return None
+    expected, found = answers
+    return {
+        "before": "".join(found.text[:at]), "expected": "".join(expected.text[at:]), "found": "".join(found.text[at:])
+    }  # fmt: skip
 
 
 def replays(view: CellView) -> int:
@@ -91,7 +109,14 @@ def ttft(view: CellView, verdict: Verdict) -> Ttft:
         server_external_s=_server_s(arms.get("external")),
         speedup=ratio if passed else None,
         claimed_speedup=None if passed else ratio,
+        by_length=tuple(_of_length(view, prompt, tokens) for prompt, tokens in enumerate(view.plan.lengths)),
     )
+
+
+def _of_length(view: CellView, prompt: int, tokens: int) -> LengthTtft:
+    arms = (view.connector.arms.get(name) for name in ("cold", "local", "external"))
+    answers = [arm.answers.get(prompt) if arm else None for arm in arms]
+    return LengthTtft(tokens, *(None if answer is None else answer.ttft_s for answer in answers))
 
 
 def _client_s(view: CellView, arm: Arm | None) -> float | None:
@@ -108,10 +133,11 @@ def _server_s(arm: Arm | None) -> float | None:
 
 
 def effective(view: CellView) -> Mapping[str, object]:
-    """What the worker and the loads say the setting really was; several values of one axis are joined."""
+    """What the worker and the loads say the setting really was, in the words of the axes; several values of one axis
+    are joined."""
     found = dict(view.connector.effective or {})
     for axis in AXES:
-        seen = sorted({str(load[axis]) for arm in view.external_arms for load in arm.loads if axis in load})
+        seen = sorted({str(plain(load[axis])) for arm in view.external_arms for load in arm.loads if axis in load})
         if seen:
             found[axis] = ", ".join(seen)
     return found

@@ -37,7 +37,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Answer:
-    """One finished request. ``logprobs``: one per output token, ``top``: the top few per output token or empty."""
+    """One finished request. ``logprobs``: one per output token, ``top``: the top few per output token or empty.
+    ``text``: what became readable with each, or empty; no rule looks at it."""
 
     request: str
     tokens: tuple[int, ...]
@@ -47,6 +48,7 @@ class Answer:
     cached: int | None
     sent_ns: int
     first_ns: int
+    text: tuple[str, ...] = ()
 
     @property
     def usable(self) -> bool:

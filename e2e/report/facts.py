@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from e2e.base.event import Event
 from e2e.report.floor import floor
 
 
 @dataclass(frozen=True)
+class CellTime:
+    """``began``: wall time, ISO 8601, None where it can't be told. ``seconds`` to its end, or to the last that was seen
+    of it."""
+
+    began: str | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class EngineLog:
+    """Where one engine start logged to, and the end of it where the engine failed."""
+
+    path: str
+    tail: str
+
+
+@dataclass(frozen=True)
 class RunFacts:
-    """``run`` and ``engines`` as they stand in report.json; times in seconds."""
+    """``run`` and ``engines`` as they stand in report.json; times in seconds. ``times``: (cell, attempt) -> when it
+    ran. ``logs``: name of an engine start -> its log."""
 
     run: Mapping[str, object]
     engines: Sequence[Mapping[str, object]]
     invalid: Sequence[Mapping[str, object]]
     notes: Sequence[str]
+    times: Mapping[tuple[str, object], CellTime] = field(default_factory=dict)
+    logs: Mapping[str, EngineLog] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """Did the last attempt come to its end? A recording without any attempt has none to end."""
+        return all(attempt["ended"] for attempt in self.run["attempts"][-1:])
 
     @property
     def settings(self) -> Mapping[str, object]:
@@ -25,7 +51,10 @@ class RunFacts:
 
 
 def facts(events: Sequence[Event]) -> RunFacts:
-    return RunFacts(run=_run(events), engines=_engines(events), invalid=_invalid(events), notes=_notes(events))
+    return RunFacts(
+        run=_run(events), engines=_engines(events), invalid=_invalid(events), notes=_notes(events),
+        times=_times(events), logs=_logs(events),
+    )  # fmt: skip
 
 
 def _run(events: Sequence[Event]) -> dict[str, object]:
@@ -45,7 +74,7 @@ def _run(events: Sequence[Event]) -> dict[str, object]:
         attempts[-1]["seconds"] = round((last - begin) / 1e9, 3)
         if event.kind == "run.end":
             attempts[-1]["ended"] = True
-    names = ("run_id", "command", "versions", "machine", "settings")
+    names = ("run_id", "command", "program", "folder", "versions", "machine", "settings")
     run: dict[str, object] = {name: first.get(name) for name in names}
     seconds = round(sum(float(a["seconds"]) for a in attempts), 3)
     return run | {
@@ -80,6 +109,40 @@ def _engines(events: Sequence[Event]) -> list[dict[str, object]]:
         elif event.kind == "engine.config" and isinstance(data["effective"], Mapping):
             entry["versions"] = data["effective"].get("versions", {})
     return list(table.values())
+
+
+def _times(events: Sequence[Event]) -> dict[tuple[str, object], CellTime]:
+    began: datetime | None = None
+    zero = 0
+    spans: dict[tuple[str, object], tuple[str | None, int, int]] = {}
+    running: dict[str, tuple[str, object]] = {}
+    for event in events:
+        if event.kind == "run.begin":
+            began, zero = _wall(event["wall_time"]), event.t_ns
+        name = str(event.data.get("cell"))
+        if event.kind == "cell.begin":
+            running[name] = (name, event["attempt"])
+            wall = began and began + timedelta(seconds=(event.t_ns - zero) / 1e9)
+            spans[running[name]] = (wall and wall.isoformat(timespec="seconds"), event.t_ns, event.t_ns)
+        elif name in running:
+            wall_text, first, _ = spans[running[name]]
+            spans[running[name]] = (wall_text, first, max(first, event.t_ns))
+            if event.kind == "cell.end":
+                del running[name]
+    return {key: CellTime(wall, round((last - first) / 1e9, 3)) for key, (wall, first, last) in spans.items()}
+
+
+def _wall(value: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+
+
+def _logs(events: Sequence[Event]) -> dict[str, EngineLog]:
+    paths = {str(e["engine"]): str(e["log"] or "") for e in events if e.kind == "engine.start"}
+    tails = {str(e["engine"]): str(e["log_tail"] or "") for e in events if e.kind == "engine.failed"}
+    return {name: EngineLog(paths.get(name, ""), tails.get(name, "")) for name in paths | tails}
 
 
 def _invalid(events: Sequence[Event]) -> list[dict[str, object]]:

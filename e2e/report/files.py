@@ -9,10 +9,14 @@ from pathlib import Path
 from e2e.base.errors import UsageError
 from e2e.base.event import Event
 from e2e.base.judgement import Judgement
-from e2e.report import junit, markdown, report_json
+from e2e.report import junit, markdown, report_json, run_report
 from e2e.report.facts import facts
 
-RENDERERS = {"report.json": report_json.render, "junit.xml": junit.render, "report.md": markdown.render}
+RENDERERS = {
+    "report.json": report_json.render,
+    "junit.xml": junit.render,
+    "report.md": lambda facts, judgement: markdown.render(run_report.document(facts, judgement)),
+}
 
 
 def write_reports(events: Sequence[Event], judgement: Judgement, *, directory: Path) -> None:

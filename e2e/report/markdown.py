@@ -1,56 +1,34 @@
-"""report.md from its template."""
+"""A document as Markdown."""
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Sequence
 
-import jinja2
-
-from e2e.base.judgement import Judgement
-from e2e.report.facts import RunFacts
-from e2e.report.reproduce import reproduce
-from e2e.report.rows import HEADINGS, claim, row, verdict_line
-from e2e.report.sentences import sentence
+from e2e.report.document import Block, Code, Document, Heading, Items, Lines, Paragraph, Table
+from e2e.report.escape import cell, code, fence, inline
 
 
-def render(facts: RunFacts, judgement: Judgement) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("e2e.report", "."),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"cell_of_table": _cell_of_table, "code": _code}
-    return environment.get_template("report.md.j2").render(
-        facts=facts,
-        judgement=judgement,
-        command=_command(facts.run.get("command")),
-        line=verdict_line(judgement),
-        headings=HEADINGS,
-        rows=[row(cell) for cell in judgement.cells],
-        wrong=[
-            {
-                "id": cell.id,
-                "claim": claim(cell),
-                "sentences": [sentence(finding) for finding in cell.findings],
-                "again": reproduce(cell.settings, facts.settings),
-            }
-            for cell in judgement.cells
-            if cell.findings
-        ],
-        blind=[(cell.id, spot) for cell in judgement.cells for spot in cell.blind],
-    )
+def render(document: Document) -> str:
+    return "\n\n".join(filter(None, map(_block, document))) + "\n"
 
 
-def _command(words: object) -> str:
-    return shlex.join(map(str, words)) if isinstance(words, (list, tuple)) else str(words or "")
+def _block(block: Block) -> str:
+    match block:
+        case Heading(text, level):
+            return f"{'#' * level} {_text(text, begins_line=False)}"
+        case Paragraph(text, strong):
+            return f"**{_text(text)}**" if strong else _text(text)
+        case Items(texts, depth):
+            return "\n".join(f"{'  ' * depth}- {_text(text)}" for text in texts)
+        case Table(headings, rows):
+            return "\n".join([_row(headings), "|" + "---|" * len(headings), *map(_row, rows)])
+        case Lines(text):
+            return fence(text)
 
 
-def _cell_of_table(text: object) -> str:
-    return " ".join(str(text).split()).replace("|", "\\|")
+def _row(texts: Sequence[str]) -> str:
+    return f"| {' | '.join(cell(_text(text, begins_line=False)) for text in texts)} |"
 
 
-def _code(text: object) -> str:
-    return "`" + " ".join(str(text).split()).replace("`", "'") + "`"
+def _text(text: str, *, begins_line: bool = True) -> str:
+    return code(text) if isinstance(text, Code) else inline(text, begins_line=begins_line)

@@ -1,19 +1,27 @@
-"""The command line that runs one cell of a run alone."""
+"""The command line that runs one cell of a run alone, from any folder."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
 
-#: Flags of the run that the cell's own settings stand for, or that would touch the run's folder.
-OWN_FOLDER = {"--resume"}
-OWN_VALUE = {"--grid", "--cell", "--out"}
-#: Settings that may come from the environment, so that the command line does not show them.
+#: Flags of the run that the cell's own settings stand for, that would touch the run's folder, or that other commands
+#: than run and faults have; each with the number of its values.
+LEFT_OUT = {
+    "--resume": 0, "--grid": 1, "--cell": 1, "--out": 1, "--fault": 1, "--rounds": 1, "--axis": 3, "--a": 1, "--b": 1,
+    "--concurrency": 1, "--repeats": 1,
+}  # fmt: skip
+#: Settings that may come from the environment or a file, so that the command line does not show them.
 QUIET = {"connector": "embedded", "model": "smollm2"}
+#: Keys of a cell's settings that are no axes.
+NO_AXES = ("connector", "fault", "round")
 
 
-def reproduce(cell: Mapping[str, object], settings: Mapping[str, object]) -> str:
-    """``cell``: its settings, ``settings``: those of the run, with the words of its command line as ``argv``."""
+def reproduce(cell: Mapping[str, object], run: Mapping[str, object]) -> str:
+    """``cell``: its settings. ``run``: as in report.json; its ``program`` and ``folder`` say where its words, and the
+    files that they name, are to be found."""
+    settings = run.get("settings")
+    settings = settings if isinstance(settings, Mapping) else {}
     argv = settings.get("argv")
     words = kept(list(map(str, argv))) if isinstance(argv, (list, tuple)) else []
     for name, default in QUIET.items():
@@ -21,20 +29,29 @@ def reproduce(cell: Mapping[str, object], settings: Mapping[str, object]) -> str
         given = any(word.split("=")[0] == f"--{name}" for word in words)
         if value is not None and value != default and not given and not settings.get("attach"):
             words += [f"--{name}", str(value)]
-    axes = ",".join(f"{axis}={value}" for axis, value in cell.items() if axis != "connector")
-    return shlex.join(["./scripts/canary", *(["--cell", axes] if axes else []), *words])
+    axes = ",".join(f"{axis}={value}" for axis, value in cell.items() if axis not in NO_AXES)
+    fault = cell.get("fault")
+    command = [*_program(run), "faults" if fault else "run", *(["--cell", axes] if axes else [])]
+    line = shlex.join([*command, *(["--fault", str(fault)] if fault else []), *words])
+    folder = run.get("folder")
+    return f"cd {shlex.quote(folder)} && {line}" if isinstance(folder, str) and folder else line
+
+
+def _program(run: Mapping[str, object]) -> list[str]:
+    program = run.get("program")
+    return list(map(str, program)) if isinstance(program, (list, tuple)) and program else ["maru-e2e"]
 
 
 def kept(argv: Sequence[str]) -> list[str]:
     """The words of a command line that another run of one of its cells needs too."""
     words: list[str] = []
-    skip = False
-    for word in argv[1:] if argv[:1] == ["run"] else argv:
+    skip = 0
+    for word in argv[1:]:
         flag, equals, _ = word.partition("=")
-        if skip or flag in OWN_FOLDER:
-            skip = False
-        elif flag in OWN_VALUE:
-            skip = not equals
+        if skip:
+            skip -= 1
+        elif flag in LEFT_OUT:
+            skip = 0 if equals else LEFT_OUT[flag]
         else:
             words.append(word)
     return words

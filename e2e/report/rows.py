@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from e2e.base.judgement import CellJudgement, Judgement
 from e2e.base.verdict import Verdict
+from e2e.report.facts import RunFacts
 from e2e.report.sentences import verdict_text
 
 HEADINGS = ("cell", "verdict", "first generation", "hits", "max logprob diff", "TTFT cold", "external", "speed-up")
+#: What a narrow terminal goes without, the first to go first.
+OPTIONAL = ("max logprob diff", "first generation", "TTFT cold", "hits", "external")
 NONE = "-"
 
 
@@ -60,11 +63,17 @@ def claim(cell: CellJudgement) -> str:
     return f"fast but wrong: a speed-up of {claimed:.2f}x would have been claimed"
 
 
+def title(facts: RunFacts, judgement: Judgement) -> str:
+    """The first line of everything: the verdict, and whether the run came to its end at all."""
+    text = f"{judgement.verdict.value}: {verdict_line(judgement)}"
+    return text if facts.ended else f"did not end: {text}"
+
+
 def verdict_line(judgement: Judgement) -> str:
     """``16 of 16 pass, first generation identical in 16``, or what there is of each verdict, worst first."""
     total = len(judgement.cells)
     if not total:
-        return "inconclusive: the recording has no cell"
+        return "the recording has no cell"
     counts = {v: sum(cell.verdict is v for cell in judgement.cells) for v in Verdict}
     worst = sorted((v for v in Verdict if v is not Verdict.PASS and counts[v]), key=lambda v: -v.weight)
     parts = [f"{counts[v]} {v.value}" for v in worst]

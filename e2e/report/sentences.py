@@ -13,9 +13,22 @@ Evidence = Mapping[str, object]
 def sentence(finding: Finding) -> str:
     """What the reason means, then what was seen: ``The engine crashed: OutOfMemoryError (HND.connector.1, run).``"""
     detail = _DETAILS.get(finding.reason, _listed)(finding.evidence)
-    text = finding.reason.sentence
-    meaning = text if text.startswith("vLLM") else text[0].upper() + text[1:]
-    return f"{meaning}: {detail.rstrip('.')}." if detail else f"{meaning}."
+    return f"{meaning(finding.reason)}: {detail.rstrip('.')}." if detail else f"{meaning(finding.reason)}."
+
+
+def meaning(reason: Reason) -> str:
+    """The reason's own sentence, without its full stop."""
+    text = reason.sentence
+    return text if text.startswith("vLLM") else text[0].upper() + text[1:]
+
+
+def pattern(seen: Evidence) -> str:
+    """What the digests say was done to the KV, in words; empty where they name no pattern."""
+    name = str(seen.get("pattern") or "")
+    try:
+        return _PATTERNS[name].format_map(seen)
+    except (KeyError, ValueError, TypeError):
+        return name
 
 
 def headline(cell: CellJudgement) -> str:
@@ -136,15 +149,11 @@ def _digest(seen: Evidence) -> str:
     """In vLLM's letters: L layer, C the K or V half, H head, B block of the request, N tokens."""
     if any(not isinstance(seen.get(key), (int, float)) for key in _PLACE):
         return _missing(seen)
-    try:
-        pattern = _PATTERNS[str(seen.get("pattern"))].format_map(seen)
-    except (KeyError, ValueError):
-        pattern = str(seen.get("pattern"))
     return _join(
         _where(seen),
         f"first wrong at L {seen['layer']}, C {seen.get('kv')}, H {seen['head']}, B {seen['block']} (N {seen['token']} "
         f"to {seen['token_end'] - 1}); {seen['wrong_pages']} of {seen['pages']} pages ({seen['wrong_share']:.2%}) in "
-        f"{seen['wrong_layers']} of {seen['layers']} layers; {pattern}",
+        f"{seen['wrong_layers']} of {seen['layers']} layers; {pattern(seen)}",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
@@ -13,17 +14,23 @@ from hypothesis import strategies as st
 from junitparser import Error, Failure, JUnitXml
 from synthetic_recording import CELL, CONNECTOR, Recording
 
-from e2e.base.errors import RigError, UsageError
+from e2e.base.errors import UsageError
 from e2e.base.event import Event
 from e2e.base.judgement import CellJudgement, Judgement, Oracle
 from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.judge import judge
-from e2e.report import console, junit, markdown, report_json
+from e2e.report import console, junit, report_json
+from e2e.report.escape import visible
 from e2e.report.facts import facts
 from e2e.report.files import RENDERERS, put, write_reports
 from e2e.report.reproduce import reproduce
 from e2e.report.rows import claim, row, verdict_line
 from e2e.report.sentences import headline, sentence
+from e2e.report.shape import schema
+
+
+def report_md(events: list[Event]) -> str:
+    return RENDERERS["report.md"](facts(events), judge(events))
 
 
 def wrong() -> Recording:
@@ -62,7 +69,7 @@ def test_written_files_agree_with_the_judgement_and_repeat(verdict, tmp_path: Pa
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted(RENDERERS)
 
     document = json.loads((tmp_path / "a" / "report.json").read_text())
-    jsonschema.validate(document, report_json.schema())
+    jsonschema.validate(document, schema())
     (cell,) = document["cells"]
     assert (cell["id"], cell["verdict"], document["summary"]["verdict"]) == (CELL, verdict, verdict)
     assert document["summary"]["exit_code"] == judgement.exit_code
@@ -72,7 +79,7 @@ def test_written_files_agree_with_the_judgement_and_repeat(verdict, tmp_path: Pa
         ("connector", 1, 20.0),
     ]
 
-    (case,) = [case for suite in JUnitXml.fromfile(str(tmp_path / "a" / "junit.xml")) for case in suite]
+    case, *_ = [case for suite in JUnitXml.fromfile(str(tmp_path / "a" / "junit.xml")) for case in suite]
     kinds = {"pass": None, "corrupt": Failure, "inconclusive": Failure, "error": Error}
     assert case.name == CELL
     if kinds[verdict] is None:
@@ -87,13 +94,12 @@ def test_no_cells_is_no_green_file():
     (suite,) = JUnitXml.fromstring(junit.render(of_run, Judgement(())).encode())
     assert suite.failures == 1
     assert report_json.report(of_run, Judgement(()))["summary"]["exit_code"] == 3
-    assert markdown.render(of_run, Judgement(())).startswith("# inconclusive")
+    assert report_md([]).startswith("# inconclusive")
 
 
-def test_a_report_that_breaks_its_schema_is_not_written():
-    cell = CellJudgement("x", 1, "k", "a", {}, {}, Verdict.PASS, Reason.NO_HIT, ())
-    with pytest.raises(RigError, match=r"breaks its schema at \$\.cells\[0\]"):
-        report_json.report(facts([]), Judgement((cell,)))
+def test_the_shipped_schema_is_the_one_of_the_types():
+    shipped = files("e2e.report").joinpath("report.schema.json").read_text(encoding="utf-8")
+    assert json.loads(shipped) == json.loads(json.dumps(schema())), "python -m e2e.report.shape > e2e/report/report.schema.json"
 
 
 def test_numbers_that_json_lacks_become_null():
@@ -110,23 +116,85 @@ def test_a_folder_that_can_not_be_written_is_one_sentence(tmp_path: Path):
 
 
 def test_report_md_tells_fast_but_wrong_and_how_to_run_it_again():
-    events = wrong().build()
-    text = markdown.render(facts(events), judge(events))
+    text = report_md(wrong().build())
     assert text.startswith("# corrupt: 1 corrupt, 0 of 1 pass")
     assert "**Fast but wrong: a speed-up of 4.00x would have been claimed.**" in text
-    assert "Again: `./scripts/canary --cell layout=HND,storage_format=layerwise,overlap=on" in text
+    assert "Again:\n\n```\nmaru-e2e run --cell layout=HND,storage_format=layerwise,overlap=on" in text
     assert "| corrupt: logprobs differ | not reproduced | 6144 |" in text
+
+
+def test_report_md_stands_alone():
+    def of_run(data):
+        data["versions"] |= {"commit": "abc123", "python": "3.11.7"}
+        data["machine"] = {"processor": "x86_64", "cores": 2, "memory_gib": 8.0}
+        data["settings"] = {"model": "smollm2", "device": "cpu", "max_tokens": 4}
+
+    def of_engine(data):
+        data["effective"] |= {"connector": "e2e.inside.Embedded", "connector_version": "maru-e2e 0.1.0"}
+
+    recording = Recording().change("run.begin", of_run).change("engine.config", of_engine)
+    lines = report_md(recording.build()).splitlines()
+    assert lines[0] == "# pass: 1 of 1 pass, first generation identical in 1"
+    told = dict(line.strip("| ").split(" | ", 1) for line in lines[4 : lines.index("", 3)])
+    assert told == {
+        "model": "smollm2", "connector": "embedded (maru-e2e 0.1.0, `e2e.inside.Embedded`)", "device": "cpu",
+        "dtype": "bfloat16", "engine": "vllm 0.32.0, STRIDED", "machine": "x86_64, 2 cores, 8.0 GiB",
+        "prompts": "513, 1033, 1546 tokens, 4 to generate", "rig": "0.1.0, commit abc123, Python 3.11.7",
+        "command": "`maru-e2e run`", "began": "`2025-01-01T00:00:00Z`", "took": "0.1 s in 1 attempt",
+    }  # fmt: skip
+    assert "| 513 | 0.200 s | 0.050 s | 0.050 s | 1 |" in lines
+
+
+def test_a_run_that_did_not_end_says_so_first(tmp_path: Path):
+    events = Recording().drop("run.end").build()
+    text = report_md(events)
+    assert text.startswith("# did not end: pass: 1 of 1 pass")
+    assert "up to the last that was recorded: it did not end |" in text
+    stream = io.StringIO()
+    console.show(facts(events), judge(events), on=console.console(stream), directory=tmp_path)
+    assert "did not end: pass: 1 of 1 pass" in stream.getvalue()
+    suites = JUnitXml.fromstring(junit.render(facts(events), judge(events)).encode())
+    assert suites.failures == 1, "what did not end is not green"
+
+
+def test_texts_at_the_first_divergence_are_shown_where_they_were_recorded():
+    def text(data):
+        data["text"] = ["The", " red", "\x1b[31m", "."]
+
+    def other(data):
+        data["token_ids"][1], data["text"] = 7, ["The", " blue", " @sky", "!"]
+
+    recording = Recording().change("request.done", text)
+    recording.change("request.done", other, arm="external", prompt=1)
+    found = report_md(recording.build())
+    assert "prompt 1 in arm external beside that of baseline cold, from output position 1 on:" in found
+    assert 'both began  "The"\nexpected    " red\\u001b[31m."\nfound       " blue @sky!"\n' in found
+    assert "both began" not in report_md(wrong().build())
+
+
+def test_connectors_that_count_nothing_are_not_said_to_count():
+    assert "counted by vLLM, counted by the connector;" in report_md(Recording().build())
+
+    def nothing(data):
+        data["counters"] = {}
+
+    events = Recording(counters=False).change("connector.evidence", nothing).build()
+    assert "counted by vLLM; the connector counted nothing" in report_md(events)
+
+
+def test_overlap_is_told_in_the_words_of_the_axis():
+    (cell,) = report_json.report(facts(events := Recording().build()), judge(events))["cells"]
+    assert cell["effective"]["overlap"] == cell["settings"]["overlap"] == "on"
 
 
 def test_report_md_lists_what_was_left_out_and_noted():
     recording = Recording(blind=[{"fault_class": "axes swapped", "why": "page size equals heads"}])
     recording.add("plan.invalid", settings={"overlap": "on", "load": "sync"}, why="overlap needs load=async.")
     recording.add("note", text="a | b")
-    events = recording.build()
-    text = markdown.render(facts(events), judge(events))
-    assert "- overlap=on load=sync : overlap needs load=async." in text
+    text = report_md(recording.build())
+    assert "- overlap=on load=sync: overlap needs load=async." in text
     assert "axes swapped: page size equals heads" in text
-    assert "- a \\| b" in text
+    assert "- a `|` b" in text
 
 
 @pytest.mark.parametrize("verdict", ALL)
@@ -139,7 +207,7 @@ def test_console(verdict, tmp_path: Path):
     assert lines[0].split()[:2] == ["cell", "verdict"]
     assert lines[1].startswith(CELL)
     assert ("4.00x" in lines[1]) == (verdict == "pass")
-    shown = headline(judgement.cells[0])[:40] or "nothing wrong"
+    shown = visible(headline(judgement.cells[0])[:40]) or "nothing wrong"
     assert (shown in stream.getvalue()) == (verdict != "pass")
     assert ("fast but wrong" in stream.getvalue()) == (verdict == "corrupt")
     assert lines[-3].startswith(f"{verdict}: ")
@@ -175,12 +243,32 @@ def test_time_of_a_rebooted_machine_starts_again():
         ({"argv": ["run", "--lengths", "600,700", "--strict"]}, " --lengths 600,700 --strict"),
         ({"argv": ["run", "--model", "a b"], "model": "a b"}, " --model 'a b'"),
         ({"argv": ["run"], "model": "/m", "connector": "x.toml"}, " --connector x.toml --model /m"),
+        ({"argv": ["gain", "--axis", "placement", "index", "kernel", "--strict", "--repeats=3"]}, " --strict"),
     ],
 )
 def test_reproduce(settings, words):
-    assert reproduce({"layout": "HND", "chunk_tokens": 256}, settings) == (
-        f"./scripts/canary --cell layout=HND,chunk_tokens=256{words}"
+    assert reproduce({"layout": "HND", "chunk_tokens": 256}, {"settings": settings}) == (
+        f"maru-e2e run --cell layout=HND,chunk_tokens=256{words}"
     )
+
+
+def test_reproduce_from_any_folder():
+    run = {
+        "program": ["/v/bin/maru-e2e"],
+        "folder": "/srv/a b",
+        "settings": {"argv": ["run", "--connector", "my.toml"]},
+    }
+    assert reproduce({"layout": "HND"}, run) == (
+        "cd '/srv/a b' && /v/bin/maru-e2e run --cell layout=HND --connector my.toml"
+    )
+
+
+def test_reproduce_of_a_planted_fault_and_of_its_clean_twin():
+    run = {"settings": {"argv": ["faults", "--fault", "bit_flip", "--fault", "zero_layer", "--rounds", "3"]}}
+    assert (
+        reproduce({"layout": "HND", "fault": "bit_flip"}, run) == "maru-e2e faults --cell layout=HND --fault bit_flip"
+    )
+    assert reproduce({"layout": "HND", "round": 2}, run) == "maru-e2e run --cell layout=HND"
 
 
 def test_a_difference_that_rounds_to_zero_is_not_shown_as_zero():

@@ -1,0 +1,71 @@
+"""Cells that failed for one cause, together: what caused it first, then the cells that it struck."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from e2e.base.judgement import CellJudgement, Judgement
+from e2e.report.facts import EngineLog, RunFacts
+from e2e.report.sentences import meaning, pattern, sentence
+
+#: What tells causes of one reason apart. Where, when and how much differ from cell to cell.
+_APART = ("cause", "error", "axis", "baseline", "source", "what", "rule")
+#: Lines of an engine's log that a report shows; the whole log lies beside it.
+LOG_LINES = 15
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``shared``: sentences that are true of every cell, ``own``: cell id -> those that are not. ``logs``: engine
+    start -> its log, of the engines that failed."""
+
+    title: str
+    cells: tuple[CellJudgement, ...]
+    shared: tuple[str, ...]
+    own: dict[str, tuple[str, ...]]
+    logs: dict[str, EngineLog]
+
+
+def causes(judgement: Judgement, facts: RunFacts) -> list[Cause]:
+    """Worst verdict first, then in the order in which they struck."""
+    groups: dict[tuple[object, ...], list[CellJudgement]] = {}
+    for cell in judgement.cells:
+        if cell.findings:
+            groups.setdefault(_key(cell), []).append(cell)
+    ordered = sorted(groups.values(), key=lambda cells: -cells[0].verdict.weight)
+    return [_cause(cells, facts) for cells in ordered]
+
+
+def _key(cell: CellJudgement) -> tuple[object, ...]:
+    lead = cell.findings[0]
+    return (lead.reason, *(str(lead.evidence.get(name)) for name in _APART), _pattern(cell))
+
+
+def _pattern(cell: CellJudgement) -> str:
+    return next((pattern(finding.evidence) for finding in cell.findings if finding.evidence.get("pattern")), "")
+
+
+def _cause(cells: Sequence[CellJudgement], facts: RunFacts) -> Cause:
+    told = {cell.id: tuple(dict.fromkeys(map(sentence, cell.findings))) for cell in cells}
+    shared = tuple(text for text in told[cells[0].id] if all(text in texts for texts in told.values()))
+    own = {cell: tuple(text for text in texts if text not in shared) for cell, texts in told.items()}
+    logs = {name: log for cell in cells for name, log in engine_logs(cell, facts).items()}
+    return Cause(_title(cells[0]), tuple(cells), shared, own, logs)
+
+
+def _title(cell: CellJudgement) -> str:
+    """What the reason means, and what is known of why."""
+    lead = cell.findings[0]
+    why = " ".join(str(lead.evidence.get("cause") or _pattern(cell)).split()).rstrip(".")
+    return f"{meaning(lead.reason)}: {why}" if why else meaning(lead.reason)
+
+
+def engine_logs(cell: CellJudgement, facts: RunFacts) -> dict[str, EngineLog]:
+    """Of the engine starts that failed this cell, as its findings name them."""
+    names = [str(finding.evidence.get("engine")) for finding in cell.findings if finding.rule == "failed"]
+    return {name: facts.logs[name] for name in names if name in facts.logs}
+
+
+def last_lines(log: EngineLog) -> str:
+    return "\n".join(log.tail.strip("\n").split("\n")[-LOG_LINES:])

@@ -1,0 +1,146 @@
+"""report.md: what was run, what came out, and why, for a reader who has nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from e2e.base.judgement import CellJudgement, Judgement, LengthTtft
+from e2e.base.verdict import Verdict
+from e2e.report.causes import Cause, causes, last_lines
+from e2e.report.document import Block, Code, Document, Heading, Items, Lines, Paragraph, Table
+from e2e.report.facts import RunFacts
+from e2e.report.identity import identity
+from e2e.report.reproduce import reproduce
+from e2e.report.rows import HEADINGS, OPTIONAL, claim, row, title
+
+
+def document(facts: RunFacts, judgement: Judgement) -> Document:
+    return [*_top(facts, judgement), *_figures(judgement), *_wrong(facts, judgement), *_rest(facts, judgement)]
+
+
+def _top(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
+    yield Heading(title(facts, judgement), level=1)
+    yield Table(
+        ("", ""), [(name, Code(text) if name == "command" else text) for name, text in identity(facts, judgement)]
+    )
+
+
+def _figures(judgement: Judgement) -> Iterator[Block]:
+    yield cells_table(judgement.cells)
+    yield Paragraph(_what_hits_are(judgement.cells))
+    lengths = [each for cell in judgement.cells if cell.verdict is Verdict.PASS for each in cell.ttft.by_length]
+    if lengths:
+        yield Heading("TTFT per prompt length")
+        yield ttft_table(lengths)
+        yield Paragraph("Seconds as the client saw them, medians over the cells that passed.")
+
+
+def cells_table(cells: Sequence[CellJudgement], styles: Sequence[str] = ()) -> Table:
+    rows = [(Code(first), *rest) for first, *rest in (row(cell).texts for cell in cells)]
+    return Table(HEADINGS, rows, left=3, optional=OPTIONAL, styles=styles)
+
+
+def _what_hits_are(cells: Sequence[CellJudgement]) -> str:
+    counted = any(cell.hits.connector is not None for cell in cells)
+    by = "counted by vLLM, counted by the connector" if counted else "counted by vLLM; the connector counted nothing"
+    return (
+        f"Hits are external tokens over both external arms: predicted, {by}; one number where all agree. "
+        "TTFT is the client's, summed over the prompts. A speed-up is given for cells that passed only."
+    )
+
+
+def ttft_table(lengths: Sequence[LengthTtft]) -> Table:
+    rows = []
+    for tokens in sorted({each.tokens for each in lengths}):
+        mine = [each for each in lengths if each.tokens == tokens]
+        columns = ([getattr(each, f"{name}_s") for each in mine] for name in ("cold", "local", "external"))
+        rows.append((str(tokens), *map(_median, columns), str(len(mine))))
+    return Table(("tokens", "cold", "local", "external", "cells"), rows, left=0)
+
+
+def _median(seconds: Sequence[float | None]) -> str:
+    known = [value for value in seconds if value is not None]
+    return f"{median(known):.3f} s" if known else "-"
+
+
+def _wrong(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
+    found = causes(judgement, facts)
+    if found:
+        struck = sum(len(cause.cells) for cause in found)
+        findings = sum(len(cell.findings) for cell in judgement.cells)
+        yield Heading(f"What did not pass: {_count(len(found), 'cause')}, {_count(struck, 'cell')}, "
+                      f"{_count(findings, 'finding')}")  # fmt: skip
+    for cause in found:
+        yield Heading(f"{cause.title} ({_count(len(cause.cells), 'cell')})", level=3)
+        yield from _cause(cause, facts)
+
+
+def _cause(cause: Cause, facts: RunFacts) -> Iterator[Block]:
+    if cause.shared:
+        yield Items(cause.shared)
+    for name, log in cause.logs.items():
+        yield Paragraph(f"The log of {name} is {log.path or 'not known'}." + (" Its last lines:" if log.tail else ""))
+        if log.tail:
+            yield Lines(last_lines(log))
+    for cell in cause.cells:
+        yield Heading(Code(cell.id), level=4)
+        if claim(cell):
+            yield Paragraph(f"{claim(cell)[0].upper()}{claim(cell)[1:]}.", strong=True)
+        if cause.own[cell.id]:
+            yield Items(cause.own[cell.id])
+        yield from texts(cell)
+        yield Paragraph("Again:")
+        yield Lines(reproduce(cell.settings, facts.run))
+
+
+def texts(cell: CellJudgement) -> Iterator[Block]:
+    """Both answers at their first difference, decoded."""
+    difference, read = cell.oracle.first_difference, cell.oracle.texts
+    if difference is None or read is None:
+        return
+    yield Paragraph(
+        f"The answer to prompt {difference['prompt']} in arm {difference['arm']} beside that of "
+        f"{difference['reference']}, from output position {difference['position']} on:"
+    )
+    same = read["expected"] == read["found"]
+    parts = [("both began", read["before"])] if read["before"] else []
+    parts += [("both went on", read["found"])] if same else [("expected", read["expected"]), ("found", read["found"])]
+    width = max(len(name) for name, _ in parts)
+    yield Lines("\n".join(f"{name:<{width}}  {json.dumps(text, ensure_ascii=False)}" for name, text in parts))
+
+
+def _rest(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
+    blind = [f"{cell.id}: {_spot(spot)}" for cell in judgement.cells for spot in cell.blind]
+    if blind:
+        yield Heading("What these cells can't see")
+        yield Items(blind)
+    if facts.invalid:
+        yield Heading("Left out")
+        yield Items([f"{_axes(entry['settings'])}: {entry['why']}" for entry in facts.invalid])
+    if facts.engines:
+        yield Heading("Engines")
+        headings = ("key", "role", "starts", "start s", "failures", "versions")
+        yield Table(headings, [_engine(engine) for engine in facts.engines], left=2)
+    if facts.notes:
+        yield Heading("Notes")
+        yield Items(facts.notes)
+
+
+def _engine(engine: Mapping[str, object]) -> tuple[str, ...]:
+    versions = ", ".join(f"{name} {version}" for name, version in engine["versions"].items())
+    return (*(str(engine[name]) for name in ("key", "role", "starts", "start_s", "failures")), versions)
+
+
+def _spot(spot: Mapping[str, object]) -> str:
+    return f"{spot.get('fault_class', 'a fault')}: {spot.get('why', '')}"
+
+
+def _axes(settings: object) -> str:
+    pairs = settings.items() if isinstance(settings, Mapping) else ()
+    return " ".join(f"{axis}={value}" for axis, value in pairs)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
