@@ -42,7 +42,7 @@ def program() -> list[str]:
     """The words that start this rig, from any folder."""
     script = Path(sys.argv[0])
     named = script.name == "maru-e2e" and script.is_file()
-    return [str(script.absolute())] if named else [sys.executable, "-m", "e2e.cli"]
+    return [str(script.absolute())] if named else [sys.executable, "-m", "maru_e2e"]
 
 
 def commit(root: Path = _ROOT) -> str | None:

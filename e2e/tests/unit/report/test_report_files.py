@@ -99,7 +99,9 @@ def test_no_cells_is_no_green_file():
 
 def test_the_shipped_schema_is_the_one_of_the_types():
     shipped = files("e2e.report").joinpath("report.schema.json").read_text(encoding="utf-8")
-    assert json.loads(shipped) == json.loads(json.dumps(schema())), "python -m e2e.report.shape > e2e/report/report.schema.json"
+    assert json.loads(shipped) == json.loads(json.dumps(schema())), (
+        "python -m e2e.report.shape > e2e/report/report.schema.json"
+    )
 
 
 def test_numbers_that_json_lacks_become_null():

@@ -33,4 +33,4 @@ def test_the_program_is_named_so_that_any_folder_can_start_it(tmp_path, monkeypa
     monkeypatch.setattr(sys, "argv", ["maru-e2e", "run"])
     assert program() == [str(tmp_path / "maru-e2e")]
     monkeypatch.setattr(sys, "argv", ["/somewhere/cli.py", "run"])
-    assert program() == [sys.executable, "-m", "e2e.cli"]
+    assert program() == [sys.executable, "-m", "maru_e2e"]
