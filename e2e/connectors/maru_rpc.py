@@ -13,7 +13,7 @@ from msgspec import msgpack
 
 from e2e.base.errors import EngineTimeout, SettingsError
 
-GET_STATS, HEARTBEAT, GET_USAGE, HANDSHAKE = 0xF0, 0xF1, 0xF3, 0xFE
+GET_STATS, HANDSHAKE = 0xF0, 0xFE
 REQUEST_ALLOC, RETURN_ALLOC = 0x01, 0x03
 _HEADER = struct.Struct("!HBBBBBBII")
 _MAGIC, _VERSION = 0xCF00, 1

@@ -32,18 +32,15 @@ Applies = Callable[[Cell, Shape], "str | None"]
 
 @dataclass(frozen=True)
 class FaultInfo:
-    """``patterns``: names of ``judge/classify`` that locate it right. ``moves_answers``: must the exact oracle see it
-    without digests? False where the wrong bytes may be too small to move a logprob. ``around_any``: can be planted
-    around any connector (``rig_plant``). ``first_answer``: it also spoils the cold run."""
+    """``patterns``: names of ``judge/classify`` that locate it right. ``around_any``: can be planted around any
+    connector (``rig_plant``)."""
 
     name: str
     what: str
     stands_for: str
     patterns: tuple[str, ...]
     applies: Applies
-    moves_answers: bool = True
     around_any: bool = False
-    first_answer: bool = False
 
     def why_not(self, cell: Cell, shape: Shape) -> str | None:
         """Why it can't act in this cell, as one sentence, or None."""
@@ -153,7 +150,7 @@ FAULTS: dict[str, FaultInfo] = {
         FaultInfo("heads_permuted", "heads rotated by one", "class A, heads permuted across ranks",
                   ("heads_permuted",), _heads, around_any=True),
         FaultInfo("bit_flip", "the lowest bit of one element of one layer", "memory or link error",
-                  ("bit_flips",), _always, moves_answers=False, around_any=True),
+                  ("bit_flips",), _always, around_any=True),
         FaultInfo("read_as_fp16", "bfloat16 bytes read as float16", "class A, dtype of the wrong configuration",
                   ("reinterpreted",), _always, around_any=True),
         FaultInfo("scale_lost", "one layer comes back at half its size", "class A, vLLM 48412",
@@ -166,7 +163,7 @@ FAULTS: dict[str, FaultInfo] = {
                   "class C, object vanished between lookup and load", ("not_written", "truncated_tail"), _always),
         FaultInfo("store_writes_cache", "storing changes the live cache",
                   "class A, vLLM 48412: the first answer is already wrong",
-                  ("bit_flips", "reinterpreted", "unknown"), _always, first_answer=True),
+                  ("bit_flips", "reinterpreted", "unknown"), _always),
     )
 }  # fmt: skip
 

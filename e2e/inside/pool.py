@@ -115,10 +115,6 @@ class Pool:
         out.copy_(self._bytes[row[0] : row[0] + row[1]])
         return _checksum(out) == row[2]
 
-    def names(self, limit: int = 1000) -> list[str]:
-        with self._lock:
-            return [row[0] for row in self._index.execute("SELECT name FROM objects LIMIT ?", (limit,))]
-
     def forget(self, names: Iterable[str]) -> None:
         with self._lock:
             self._index.executemany("DELETE FROM objects WHERE name = ?", [(name,) for name in names])

@@ -45,7 +45,6 @@ class Tracked:
     settings: RequestSettings
     keys: list[str]
     blocks: list[int] = field(default_factory=list)
-    computed: int = 0
     stored: int = 0
     matched: tuple[int, int] = (0, 0)
     overlapped: bool = False

@@ -37,19 +37,17 @@ def registered_view(layer: PagedLayer) -> torch.Tensor:
 
 
 class FlatWalk:
-    """One call per layer. ``dropped``: rows of D elements that the last call would have moved outside the layer's own
-    pages or outside the staging; 0 for a right view and slots inside the cache."""
+    """One call per layer. Rows that would be moved outside the layer's own pages or outside the staging are dropped:
+    none with a right view and slots inside the cache."""
 
     name = "kernel"
 
     def __init__(self, *, view: Callable[[PagedLayer], torch.Tensor] = physical_view) -> None:
         self.view = view
-        self.dropped = 0
 
     def scatter(self, staged: torch.Tensor, layers: Sequence[PagedLayer], slots: torch.Tensor) -> int:
         check(staged, layers, slots)
         rows = words(staged.contiguous()).reshape(len(layers), -1, staged.shape[4])
-        self.dropped = 0
         for row, layer in zip(rows, layers, strict=True):
             cache, at, source = self._walk(layer, slots, len(row))
             # where a wrong view makes two rows meet, the later one wins: numpy promises that, torch doesn't
@@ -62,7 +60,6 @@ class FlatWalk:
         out = new_staging(layers, slots.numel()) if out is None else out
         check(out, layers, slots)
         rows = words(out.contiguous()).reshape(len(layers), -1, out.shape[4])
-        self.dropped = 0
         for row, layer in zip(rows, layers, strict=True):
             cache, at, source = self._walk(layer, slots, len(row))
             row.numpy()[source.numpy()] = cache.numpy()[at.numpy()]
@@ -96,7 +93,6 @@ class FlatWalk:
         at = torch.stack((at, at + kv_step)).flatten()
         source = torch.stack((source, source + staged_rows // 2)).flatten()
         inside = _own(at, layer) & (source < staged_rows)
-        self.dropped += int((~inside).sum())
         first, end = layer.page_span
         memory = torch.as_strided(words(layer.registered), ((end - first) // size, size), (size, 1), first)
         return memory, at[inside], source[inside]

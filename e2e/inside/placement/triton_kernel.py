@@ -87,6 +87,8 @@ def _interpreted():
 
 
 _WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+#: Calls and plans whose preparation is kept.
+_REMEMBERED = 512
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,8 @@ class Triton:
 
     name = "triton"
 
-    def __init__(self, *, tile_bytes: int = 4096, warps: int = 4, remembered: int = 512) -> None:
-        self.tile_bytes, self.warps, self.remembered = tile_bytes, warps, remembered
+    def __init__(self, *, tile_bytes: int = 4096, warps: int = 4) -> None:
+        self.tile_bytes, self.warps = tile_bytes, warps
         self._plans: OrderedDict[tuple[PagedLayer, ...], _Plan] = OrderedDict()
         self._calls: OrderedDict[tuple, _Call] = OrderedDict()
         self._kernels: dict[tuple, Any] = {}
@@ -189,7 +191,7 @@ class Triton:
 
     def _remember(self, where: OrderedDict, key: tuple, value):
         where[key] = value
-        if len(where) > self.remembered:
+        if len(where) > _REMEMBERED:
             where.popitem(last=False)
         return value
 
