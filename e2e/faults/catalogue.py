@@ -172,6 +172,8 @@ def find(name: str) -> FaultInfo:
     """SettingsError, one sentence, for an unknown name."""
     if name in FAULTS:
         return FAULTS[name]
-    near = difflib.get_close_matches(name, FAULTS, n=1)
+    if any(part.strip() in FAULTS for part in name.split(",")):
+        raise SettingsError(f"fault {name!r} is no single name; give --fault once for each.")
+    near = difflib.get_close_matches(name.lower().replace("-", "_"), FAULTS, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(FAULTS))}."
     raise SettingsError(f"fault {name!r} is unknown; {hint}")

@@ -26,7 +26,7 @@ def planted(
     """(cells with a fault each, [(cell, why the fault can't act there)]). No ``names``: all faults. ``around``: planted
     around a connector that nobody here wrote, so only into what it has loaded. SettingsError for an unknown name."""
     made, left_out = [], []
-    for fault in [find(name) for name in names or FAULTS]:
+    for fault in [find(name) for name in dict.fromkeys(names or FAULTS)]:
         for cell in cells:
             faulty = replace(cell, settings={**cell.settings, "fault": fault.name}, named=(*cell.named, "fault"))
             why = fault.why_not(cell, shape)

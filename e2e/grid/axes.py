@@ -61,14 +61,19 @@ AXES: Mapping[str, Axis] = {
         Axis("topology", ("same", "second", "restarted"), default="same"),
     )
 }
-#: ``connector`` is chosen by --connector, one a run; planted faults and rounds are added after the grid.
-assert set(AXES) == set(NAMES) - {"connector", "fault", "round"}
+#: Of a cell's id, but chosen otherwise.
+NO_AXES = {
+    "connector": "one run has one connector; choose it with --connector",
+    "fault": "fault is no axis; plant it by maru-e2e faults --fault",
+    "round": "round is no axis; repeat clean cells by maru-e2e faults --rounds",
+}
+assert set(AXES) == set(NAMES) - set(NO_AXES)
 
 
 def axis(name: str) -> Axis:
     """Raises SettingsError for a name that is no axis."""
-    if name == "connector":
-        raise SettingsError("axis connector: one run has one connector; choose it with --connector.")
+    if name in NO_AXES:
+        raise SettingsError(f"axis {name}: {NO_AXES[name]}.")
     if name not in AXES:
         close = get_close_matches(name.lower().replace("-", "_"), AXES, n=1)
         hint = f"did you mean {close[0]}?" if close else f"use {_either(tuple(AXES))}."

@@ -35,3 +35,9 @@ def test_twins_differ_in_nothing_but_their_round():
     rounds = twins(CELLS[:1], 3)
     assert [cell.id for cell in rounds] == [f"{CELLS[0].id}-round_{n}" for n in (1, 2, 3)]
     assert {k: v for k, v in rounds[0].settings.items() if k != "round"} == dict(CELLS[0].settings)
+
+
+def test_a_fault_that_is_named_twice_is_planted_once():
+    cells = [Cell({"layout": "HND", "overlap": "off", "placement": "index"})]
+    made, _ = planted(cells, ["bit_flip", "zero_layer", "bit_flip"], SHAPE, around=False)
+    assert [cell.settings["fault"] for cell in made] == ["bit_flip", "zero_layer"]
