@@ -200,7 +200,7 @@ def doctor(connector_server: flags.ConnectorServer = None, engine_python: flags.
     from e2e import doctor as rooms
 
     lines, code = rooms.doctor(
-        maru_server=words.address(connector_server) if connector_server else None,
+        server=words.address(connector_server) if connector_server else None,
         engine_python=words.python(engine_python) if engine_python else None,
     )
     typer.echo(rooms.text(lines))

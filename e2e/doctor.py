@@ -9,6 +9,7 @@ import ctypes
 import os
 import platform
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -65,8 +66,8 @@ class Machine:
     docker_error: str = ""
     maru: Build | None = None
     maru_programs: Mapping[str, bool] = field(default_factory=dict)
-    maru_server: str | None = None
-    maru_server_error: str = ""
+    server: str | None = None
+    server_error: str = ""
     namespaces: bool = False
     dax: tuple[str, ...] = ()
     dax_readable: bool = False
@@ -83,9 +84,9 @@ class Line:
     needed: bool = False
 
 
-def doctor(*, maru_server: str | None, engine_python: Path | None = None) -> tuple[list[Line], int]:
+def doctor(*, server: str | None, engine_python: Path | None = None) -> tuple[list[Line], int]:
     """The lines and the exit code: 0 when the default grid can run here, else 2."""
-    lines = list(diagnose(look(maru_server=maru_server, engine_python=engine_python)))
+    lines = list(diagnose(look(server=server, engine_python=engine_python)))
     return lines, EXIT_USAGE if any(line.needed and line.state == "no" for line in lines) else EXIT_PASS
 
 
@@ -108,6 +109,7 @@ def diagnose(at: Machine) -> Iterator[Line]:
     yield from _room(at)
     yield from _docker(at)
     yield from _maru(at)
+    yield from _server(at)
     yield from _cxl(at)
 
 
@@ -189,11 +191,7 @@ def _maru(at: Machine) -> Iterator[Line]:
         yield Line("note", "Maru", "its kernels are not built: loads are placed by indexing")
     if at.maru.july and (at.vllm_version or (0, 0)) >= (0, 23):
         yield Line("no", "Maru", "this Maru stores nothing useful on vLLM 0.23 or newer", "take a newer Maru")
-    if at.maru_server:
-        if at.maru_server_error:
-            yield Line("no", SERVER, at.maru_server_error, "start it, after its resource manager")
-        else:
-            yield Line("ok", SERVER, f"answers at {at.maru_server}")
+    if at.server:
         return
     lacking = [name for name, there in at.maru_programs.items() if not there]
     if lacking:
@@ -207,6 +205,15 @@ def _maru(at: Machine) -> Iterator[Line]:
         yield Line("ok", "Maru's servers", "are here; each engine gets fresh ones on an emulated pool")
 
 
+def _server(at: Machine) -> Iterator[Line]:
+    if at.server and at.server_error:
+        cure = "start it, after its resource manager" if at.maru else "start it, or check --connector-server"
+        yield Line("no", SERVER if at.maru else "connector server", at.server_error, cure)
+    elif at.server:
+        says = f"answers at {at.server}" if at.maru else f"something listens at {at.server}"
+        yield Line("ok", SERVER if at.maru else "connector server", says)
+
+
 def _cxl(at: Machine) -> Iterator[Line]:
     if not at.dax:
         yield Line("no", "CXL", "there is no /dev/dax*", "pools lie in shared memory: same bytes, other latency")
@@ -216,9 +223,9 @@ def _cxl(at: Machine) -> Iterator[Line]:
         yield Line("no", "CXL", f"{at.dax[0]} may not be opened", "join the group that owns it")
 
 
-def look(*, maru_server: str | None, engine_python: Path | None = None) -> Machine:
+def look(*, server: str | None, engine_python: Path | None = None) -> Machine:
     python = world.engine_candidate(engine_python)
-    engine_has = installed(python)
+    engine_has, maru = installed(python), maru_of(python)
     gpus, gpu_error = _gpus()
     engine, docker_error = _engine()
     shm = Path("/dev/shm")
@@ -240,10 +247,10 @@ def look(*, maru_server: str | None, engine_python: Path | None = None) -> Machi
         model_package={package, "gguf"} <= engine_has.modules.keys(),
         docker=engine,
         docker_error=docker_error,
-        maru=maru_of(python),
+        maru=maru,
         maru_programs={name: shutil.which(name) is not None for name in (RESOURCE_MANAGER, SERVER)},
-        maru_server=maru_server,
-        maru_server_error=_no_answer(maru_server) if maru_server else "",
+        server=server,
+        server_error=(_no_answer if maru else _nobody)(server) if server else "",
         namespaces=_answers(["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-m", "true"]) is not None,
         dax=dax,
         dax_readable=bool(dax) and os.access(dax[0], os.R_OK | os.W_OK),
@@ -274,6 +281,16 @@ def _no_answer(address: str) -> str:
         MaruServer(address, limit_s=3).handshake()
     except (EngineTimeout, SettingsError) as error:
         return str(error).rstrip(".")
+    return ""
+
+
+def _nobody(address: str) -> str:
+    """What is to be said when no connection to host:port can be made; that one can says nothing of who listens."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=3).close()
+    except OSError as error:
+        return f"nobody answers at {address} ({error.strerror or error})"
     return ""
 
 

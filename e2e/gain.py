@@ -6,11 +6,13 @@ is ``a`` once more: how far it is from ``a`` is the noise. Every setting is firs
 
 from __future__ import annotations
 
+import itertools
 import platform
+import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -20,13 +22,15 @@ from e2e.base.errors import EngineError, SettingsError, UsageError
 from e2e.base.event import ARMS, Record
 from e2e.connectors.table import load
 from e2e.grid.axes import axis as axis_of
-from e2e.grid.cells import by_engine, expand
+from e2e.grid.cells import Grid, by_engine, expand
 from e2e.observe.metrics import Snapshot
 from e2e.plan import KeyPlan, plan
 from e2e.recording.journal import Journal, read
 from e2e.replay.paired import Sender, timed_cell, until
 from e2e.replay.prompts import Prompt, build_prompts, folder_tokenizer, read_documents
 from e2e.report import gain as report_gain
+from e2e.report.files import write_reports
+from e2e.report.progress import Progress
 from e2e.run import PROMPTS, Flow, Live, shared_memory
 from e2e.settings.settings import RECORDING, Settings
 from e2e.settings.world import engine_python, state_dir
@@ -34,6 +38,7 @@ from e2e.stack.ledger import Ledger
 from e2e.stack.model import prepare_model
 from e2e.stack.model_facts import model_facts
 from e2e.stack.reaper import reap
+from e2e.standing import Standing, judged_on_the_way_out
 
 try:
     from e2e.judge.gain import judge_gain
@@ -83,14 +88,22 @@ def gain(settings: Settings, wanted: Wanted) -> int:
         if why := missing(adapter, device=settings.device):
             raise SettingsError(f"connector {adapter.name}: {why}")
     model = prepare_model(settings.model, python=python)
+    comparison = (AxisGain if wanted.axis else SpecGain)(wanted, settings, adapters, model)
     run_id = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:8]}"
-    with Ledger(run_id=run_id, state_dir=state_dir()) as ledger, Journal(settings.recording) as journal:
-        documents = read_documents(PROMPTS.glob("*.txt"))
-        flows = {
-            side: Flow(settings, adapter, journal.record, 1, run_id, model, documents, ledger=ledger, python=python)
-            for side, adapter in adapters.items()
-        }
-        (AxisGain if wanted.axis else SpecGain)(wanted, flows, journal.record).run()
+    documents = read_documents(PROMPTS.glob("*.txt"))
+    with (
+        Ledger(run_id=run_id, state_dir=state_dir()) as ledger,
+        Journal(settings.recording) as journal,
+        judged_on_the_way_out(journal.record, lambda: report(settings.out)),
+        Progress(sys.stderr, comparison.steps) as progress,
+    ):
+        standing = Standing(journal.record, directory=settings.out)
+        comparison.run(
+            {
+                side: Flow(settings, adapter, standing, progress, 1, run_id, model, documents, ledger, python)
+                for side, adapter in adapters.items()
+            }
+        )
         journal.record("run.end", attempt=1)
     return report(settings.out)
 
@@ -102,47 +115,55 @@ def report(folder: Path) -> int:
     if found is None:
         raise UsageError(f"{folder} holds no comparison; make one with maru-e2e gain.")
     report_gain.write(found, events, folder)
+    write_reports(events, found.cells, directory=folder)
     return found.exit_code
 
 
-@dataclass
 class _Gain:
-    wanted: Wanted
-    flows: Mapping[str, Flow]
-    record: Record
-    numbers: Iterator[int] = field(default_factory=lambda: iter(range(1 << 40)))
+    """What is compared is planned when it is made, so that what can't be compared is refused before anything is
+    written. ``adapters``: side -> adapter; both sides share one where an axis is compared."""
+
+    def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], model: str) -> None:
+        self.wanted, self.settings, self.adapters, self.model = wanted, settings, adapters, model
+        self.facts = model_facts(model)
+        self.numbers = itertools.count()
+        self.flows: Mapping[str, Flow] = {}
 
     @property
     def flow(self) -> Flow:
         return self.flows["a"]
 
     @property
-    def settings(self) -> Settings:
-        return self.flow.settings
+    def record(self) -> Record:
+        return self.flow.record
 
-    def cells(self, adapter: Adapter, grid: Mapping[str, Sequence[object]]):
+    @property
+    def steps(self) -> Mapping[str, int]:
+        """Kind -> number, for the time left; see report/progress.py."""
+        raise NotImplementedError
+
+    def cells(self, adapter: Adapter, grid: Mapping[str, Sequence[object]]) -> Grid:
         """The grid narrowed by --cell; loads are asynchronous everywhere, so that overlap is compared with its like."""
         known = {name: tuple(values) for name, values in grid.items() if name in adapter.axes}
         if "load" in adapter.axes:
             known["load"] = ("async",)
         selection = replace(self.settings.selection, grid=(known,))
-        return expand(selection, adapter, defaults=self.settings.axis_defaults, fixed=self.settings.axis_fixed)
+        return expand(
+            selection, adapter, defaults=self.settings.axis_defaults, fixed=self.settings.axis_fixed
+        ).require_cells()
 
-    def planned(self, flow: Flow, key: str, cells: Sequence[Cell]) -> KeyPlan:
-        """As for a run, with room for all prompts that run at once; journaled."""
-        facts = model_facts(flow.model)
-        made = plan(key, cells, settings=flow.settings, adapter=flow.adapter, model=facts, shared=shared_memory())
-        if made.bytes_per_token and not flow.settings.kv_cache_bytes:
+    def planned(self, adapter: Adapter, key: str, cells: Sequence[Cell]) -> KeyPlan:
+        """As for a run, with room for all prompts that run at once."""
+        made = plan(key, cells, settings=self.settings, adapter=adapter, model=self.facts, shared=shared_memory())
+        if made.bytes_per_token and not self.settings.kv_cache_bytes:
             at_once = max(self.wanted.concurrency) * (max(made.lengths.lengths) + 2 * made.block_size)
             room = int(max(at_once, made.tokens) * KV_SPARE) * made.bytes_per_token
-            made = replace(made, settings=flow.settings.model_copy(update={"kv_cache_bytes": room}))
-        for cell in cells:
-            self.record("plan.cell", **made.event(cell, attempt=1))
+            made = replace(made, settings=self.settings.model_copy(update={"kv_cache_bytes": room}))
         return made
 
     def prompts(self, planned: KeyPlan, branch: str) -> dict[int, list[Prompt]]:
         """Length in tokens -> as many prompts as run at once, each with its own nonce."""
-        encode = folder_tokenizer(Path(self.flow.model))
+        encode = folder_tokenizer(Path(self.model))
         each = max(self.wanted.concurrency)
         return {
             n: build_prompts(
@@ -154,10 +175,11 @@ class _Gain:
     def prove(self, flow: Flow, planned: KeyPlan, live: Live, cell: Cell) -> None:
         """All arms of the exact oracle: only what is right may be fast."""
         place = {"cell": cell.id, "engine": live.engine.name, "attempt": 1}
-        flow._say(f"proving {cell.id}")
-        self.record("cell.begin", **place)
-        flow._arms(planned, live, cell, ARMS)
-        self.record("cell.end", **place)
+        with flow.progress.step("cell", f"proving {cell.id}"):
+            self.record("cell.begin", **place)
+            flow._arms(planned, live, cell, ARMS)
+            self.record("cell.end", **place)
+        flow._judge([cell])
 
     def sender(self, flow: Flow, live: Live, branch: str, cell: Cell) -> Sender:
         salt = f"{flow.run_id}.gain.{branch}.{cell.id}"
@@ -182,21 +204,6 @@ class _Gain:
             expected=expected * len(prompts), **about,
         )  # fmt: skip
 
-    def overlap(self, live: Live, branch: str) -> None:
-        """Of the timed overlapped loads since the journal was read last: did the forward meet any under way? Nothing is
-        told of a connector whose journal doesn't say (Maru's log)."""
-        by_cell: dict[str, list[Mapping[str, object]]] = {}
-        for row in live.evidence.loads():
-            cell = timed_cell(row["request"])
-            if cell and row.get("overlap") is True and "pending_at_forward" in row:
-                by_cell.setdefault(cell, []).append(row)
-        for cell, rows in by_cell.items():
-            self.record(
-                "gain.overlap", branch=branch, engine=live.engine.name, cell=cell, loads=len(rows),
-                pending=sum(row["pending_at_forward"] > 0 for row in rows),
-                waited=sum(row["blocking_waits"] > 0 for row in rows),
-            )  # fmt: skip
-
     def launches(self, sender: Sender, live: Live, prompts: Sequence[Prompt], **about: object) -> None:
         """Counted over requests of their own: a profiled request is slower."""
         try:
@@ -217,50 +224,64 @@ class _Gain:
             "gain.plan", mode=mode, axis=self.wanted.axis, names=dict(names), pairs=list(pairs),
             concurrency=list(self.wanted.concurrency), lengths=list(self.settings.lengths), repeats=self.wanted.repeats,
             rounds=1 if mode == "axis" else self.wanted.rounds, device=self.settings.device, attempt=1,
-            double=any(flow.adapter.name == "embedded" for flow in self.flows.values()), machine=platform.platform(),
+            double=any(adapter.name == "embedded" for adapter in self.adapters.values()), machine=platform.platform(),
         )  # fmt: skip
 
 
 class AxisGain(_Gain):
     """Both settings of each branch on one engine, request by request."""
 
-    def run(self) -> None:
-        axis, values, adapter = self.wanted.axis, self.wanted.values, self.flow.adapter
+    def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], model: str) -> None:
+        super().__init__(wanted, settings, adapters, model)
+        axis, values, adapter = wanted.axis, wanted.values, adapters["a"]
         if axis not in adapter.axes or axis in adapter.engine_axes:
             raise SettingsError(
                 f"connector {adapter.name} can't choose {axis} per request; compare two connector files, --a and --b."
             )
-        grid = {
-            "layout": ("NHD", "HND"), "storage_format": ("chunkwise", "layerwise"), "overlap": ("off", "on"),
-            "placement": ("index",), axis: values,
-        }  # fmt: skip
-        found = self.cells(adapter, grid).require_cells()
-        self.flow.begin(found)
-        pairs = [pair for pair in _pairs(found.cells, axis).items() if {*pair[1]} == {*values}]
-        if not pairs:
+        self.grid = self.cells(
+            adapter,
+            {
+                "layout": ("NHD", "HND"), "storage_format": ("chunkwise", "layerwise"), "overlap": ("off", "on"),
+                "placement": ("index",), axis: values,
+            },
+        )  # fmt: skip
+        self.pairs = [pair for pair in _pairs(self.grid.cells, axis).items() if {*pair[1]} == {*values}]
+        if not self.pairs:
             raise SettingsError(f"no pair of cells differs in {axis} alone; widen --cell.")
-        a, b = values
-        self.begin("axis", {"a": a, "b": b}, [{"branch": name, "a": at[a].id, "b": at[b].id} for name, at in pairs])
-        for key, cells in by_engine([cell for _, at in pairs for cell in at.values()], adapter).items():
-            mine = [(name, {"a": at[a], "b": at[b], "a2": at[a]}) for name, at in pairs if at[a] in cells]
-            try:
-                self._engine_key(key, cells, mine)
-            except EngineError as error:
-                self.flow._say(f"{key}: {error}")
+        by_key = by_engine([cell for _, at in self.pairs for cell in at.values()], adapter)
+        self.plans = [self.planned(adapter, key, cells) for key, cells in by_key.items()]
 
-    def _engine_key(self, key: str, cells: Sequence[Cell], pairs: Sequence[tuple[str, Mapping[str, Cell]]]) -> None:
-        planned = self.planned(self.flow, key, cells)
+    @property
+    def steps(self) -> Mapping[str, int]:
+        keys, cells = len(self.plans), sum(len(planned.cells) for planned in self.plans)
+        return {"start": 2 * keys, "baseline": keys, "cell": cells, "branch": len(self.pairs)}
+
+    def run(self, flows: Mapping[str, Flow]) -> None:
+        self.flows = flows
+        self.flow.begin(self.grid, self.plans)
+        a, b = self.wanted.values
+        pairs = [{"branch": name, "a": at[a].id, "b": at[b].id} for name, at in self.pairs]
+        self.begin("axis", {"a": a, "b": b}, pairs)
+        for planned in self.plans:
+            mine = [(name, {"a": at[a], "b": at[b], "a2": at[a]}) for name, at in self.pairs if at[a] in planned.cells]
+            try:
+                self._engine_key(planned, mine)
+            except EngineError as error:
+                self.flow.gave_up(planned, error)
+
+    def _engine_key(self, planned: KeyPlan, pairs: Sequence[tuple[str, Mapping[str, Cell]]]) -> None:
         self.flow._baseline(planned)
         with self.flow._engine(planned, "connector") as live:
-            for cell in cells:
+            for cell in planned.cells:
                 self.prove(self.flow, planned, live, cell)
                 self.flow._forget(live)
             for branch, sides in pairs:
-                self._branch(planned, live, branch, sides)
+                with self.flow.progress.step("branch", f"measuring {branch}"):
+                    self._branch(planned, live, branch, sides)
+                self.flow.progress.counted("measured", branch)
                 self.flow._forget(live)
 
     def _branch(self, planned: KeyPlan, live: Live, branch: str, sides: Mapping[str, Cell]) -> None:
-        self.flow._say(f"measuring {branch}")
         senders = {side: self.sender(self.flow, live, branch, cell) for side, cell in sides.items()}
         rule = planned.hit_rule(sides["a"])
         for length, prompts in self.prompts(planned, branch).items():
@@ -280,7 +301,7 @@ class AxisGain(_Gain):
                             senders[side], live, chosen, rule.external(length), **about, side=side, number=number,
                             order=place,
                         )  # fmt: skip
-                self.overlap(live, branch)
+                record_overlap(self.record, live, branch)
             for side in ("a", "b"):
                 self.launches(senders[side], live, prompts, branch=branch, side=side)
 
@@ -288,31 +309,47 @@ class AxisGain(_Gain):
 class SpecGain(_Gain):
     """Two connectors, each in turn on an engine of its own, several times over."""
 
-    def run(self) -> None:
-        grids = {side: self.cells(flow.adapter, {"layout": ("NHD", "HND")}) for side, flow in self.flows.items()}
-        by_id = {side: {cell.id: cell for cell in grid.require_cells().cells} for side, grid in grids.items()}
+    def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], model: str) -> None:
+        super().__init__(wanted, settings, adapters, model)
+        self.grids = {side: self.cells(adapter, {"layout": ("NHD", "HND")}) for side, adapter in adapters.items()}
+        by_id = {side: {cell.id: cell for cell in grid.cells} for side, grid in self.grids.items()}
         shared = [name for name in by_id["a"] if name in by_id["b"]]
         if not shared:
             raise SettingsError("the two connectors have no cell in common; narrow both with --cell.")
-        self.flow.begin(grids["a"])
-        cells = {name: {side: _named(by_id[side][name], side) for side in ("a", "b")} for name in shared}
-        names = {side: flow.adapter.name for side, flow in self.flows.items()}
+        self.branches: dict[str, dict[str, KeyPlan]] = {}
+        for name in shared:
+            cells = {side: _named(by_id[side][name], side) for side in ("a", "b")}
+            plans = {side: self.planned(adapters[side], cell.id, [cell]) for side, cell in cells.items()}
+            if plans["a"].lengths.lengths != plans["b"].lengths.lengths:
+                raise SettingsError(
+                    "the two connectors are served at different prompt lengths; give both with --lengths."
+                )
+            self.branches[name] = plans
+
+    @property
+    def steps(self) -> Mapping[str, int]:
+        turns = len(self.branches) * self.wanted.rounds * len(ORDERS[0])
+        cells = 2 * len(self.branches)
+        return {"start": cells + turns, "baseline": cells, "cell": cells, "branch": turns}
+
+    def run(self, flows: Mapping[str, Flow]) -> None:
+        self.flows = flows
+        self.flow.begin(self.grids["a"], [planned for plans in self.branches.values() for planned in plans.values()])
+        names = {side: adapter.name for side, adapter in self.adapters.items()}
         if names["a"] == names["b"]:
             names = {side: Path(spec).stem for side, spec in zip("ab", self.wanted.specs, strict=True)}
-        self.begin("specs", names, [{"branch": n, "a": at["a"].id, "b": at["b"].id} for n, at in cells.items()])
-        for name, at in cells.items():
+        pairs = [{"branch": n, **{s: p.cells[0].id for s, p in plans.items()}} for n, plans in self.branches.items()]
+        self.begin("specs", names, pairs)
+        for name, plans in self.branches.items():
             try:
-                self._cell(name, at)
+                self._cell(name, plans)
             except EngineError as error:
-                self.flow._say(f"{name}: {error}")
+                for side, planned in plans.items():
+                    self.flows[side].gave_up(planned, error)
 
-    def _cell(self, branch: str, cells: Mapping[str, Cell]) -> None:
-        planned = {}
-        for side, cell in cells.items():
-            planned[side] = self.planned(self.flows[side], cell.id, [cell])
-            self.flows[side]._baseline(planned[side])
-        if planned["a"].lengths.lengths != planned["b"].lengths.lengths:
-            raise SettingsError("the two connectors are served at different prompt lengths; give both with --lengths.")
+    def _cell(self, branch: str, planned: Mapping[str, KeyPlan]) -> None:
+        for side, flow in self.flows.items():
+            flow._baseline(planned[side])
         prompts = self.prompts(planned["a"], branch)
         proven: set[str] = set()
         for turn in range(1, self.wanted.rounds + 1):
@@ -320,9 +357,12 @@ class SpecGain(_Gain):
                 one = side[0]
                 with self._measured(one, planned[one]) as live:
                     if one not in proven:
-                        self.prove(self.flows[one], planned[one], live, cells[one])
+                        self.prove(self.flows[one], planned[one], live, planned[one].cells[0])
                         proven.add(one)
-                    self._turn(branch, side, planned[one], live, prompts, turn=turn, order=place)
+                    what = f"{branch}, {side}, turn {turn}"
+                    with self.flow.progress.step("branch", f"measuring {what}"):
+                        self._turn(branch, side, planned[one], live, prompts, turn=turn, order=place)
+                    self.flow.progress.counted("measured", what)
 
     @contextmanager
     def _measured(self, side: str, planned: KeyPlan) -> Iterator[Live]:
@@ -332,7 +372,6 @@ class SpecGain(_Gain):
             yield live
 
     def _turn(self, branch, side, planned, live, prompts, *, turn: int, order: int) -> None:
-        self.flow._say(f"measuring {branch}, {side}, turn {turn}")
         cell = planned.cells[0]
         sender = self.sender(self.flows[side[0]], live, branch, cell)
         number = 0
@@ -349,9 +388,25 @@ class SpecGain(_Gain):
                     self.sample(
                         sender, live, chosen, expected, branch=branch, round=turn, side=side, number=number, order=order
                     )
-                self.overlap(live, branch)
+                record_overlap(self.record, live, branch)
             if side != "a2" and turn == 1:
                 self.launches(sender, live, same, branch=branch, side=side)
+
+
+def record_overlap(record: Record, live: Live, branch: str) -> None:
+    """Of the timed overlapped loads since the journal was read last: did the forward meet any under way? Nothing is
+    told of a connector whose journal doesn't say (Maru's log)."""
+    by_cell: dict[str, list[Mapping[str, object]]] = {}
+    for row in live.evidence.loads():
+        cell = timed_cell(row["request"])
+        if cell and row.get("overlap") is True and "pending_at_forward" in row:
+            by_cell.setdefault(cell, []).append(row)
+    for cell, rows in by_cell.items():
+        record(
+            "gain.overlap", branch=branch, engine=live.engine.name, cell=cell, loads=len(rows),
+            pending=sum(row["pending_at_forward"] > 0 for row in rows),
+            waited=sum(row["blocking_waits"] > 0 for row in rows),
+        )  # fmt: skip
 
 
 def _pairs(cells: Sequence[Cell], axis: str) -> dict[str, dict[str, Cell]]:

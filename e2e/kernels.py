@@ -24,6 +24,7 @@ def placement(
     if out.exists() and not out.is_dir():
         raise SettingsError(f"--out: {out} is a file; give a folder.")
     python = world.engine_python(engine_python)
+    _require_torch(python)
     out.mkdir(parents=True, exist_ok=True)
     result = out / "regression.json"
     _run("regression", ["--device", device, "--out", str(result)], python=python, limit_s=limit_s)
@@ -36,6 +37,21 @@ def placement(
         print("Not run, for want of a CUDA GPU: the benchmark, and the kernels that only a GPU has.")
     print(f"regression: {'all as the reference' if ok else 'MISMATCH'}; files are in {out}")
     return EXIT_PASS if ok else EXIT_CORRUPT
+
+
+def _require_torch(python: str, *, limit_s: float = 120.0) -> None:
+    """Raises SettingsError, in one sentence, when this Python can't import torch."""
+    cure = "run scripts/setup or maru-e2e setup, or repair it"
+    try:
+        tried = subprocess.run(
+            [python, "-c", "import torch"], env=world.engine_environment(python),
+            capture_output=True, text=True, errors="replace", timeout=limit_s, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise SettingsError(f"placement needs torch: importing it takes more than {limit_s:g} s; {cure}.") from None
+    if tried.returncode:
+        why = (tried.stderr.strip().splitlines() or [f"its import ended with exit code {tried.returncode}"])[-1]
+        raise SettingsError(f"placement needs torch: {why.rstrip('.')}; {cure}.")
 
 
 def _run(module: str, arguments: Sequence[str], *, python: str, limit_s: float) -> None:

@@ -6,7 +6,7 @@ import platform
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -19,7 +19,6 @@ from e2e.base.cell import Cell
 from e2e.base.connector import Adapter, missing
 from e2e.base.errors import EngineCrashed, EngineError, EngineTimeout, SettingsError, UsageError
 from e2e.base.event import ARMS, SCHEMA, Record
-from e2e.connectors.class_check import check_class
 from e2e.connectors.installed import installed
 from e2e.connectors.table import load
 from e2e.grid.cells import Grid, by_engine, expand
@@ -38,9 +37,11 @@ from e2e.replay.prompts import build_prompts, folder_tokenizer, read_documents
 from e2e.report import console, scoreboard
 from e2e.report.facts import facts
 from e2e.report.files import write_reports
+from e2e.report.progress import Progress
 from e2e.settings.settings import RECORDING, Settings
 from e2e.settings.world import commit, engine_environment, engine_python, environment, program, state_dir
 from e2e.stack.attach import AttachLauncher
+from e2e.stack.class_check import check_class
 from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.ledger import Ledger
 from e2e.stack.model import prepare_model
@@ -49,6 +50,7 @@ from e2e.stack.process import ProcessLauncher
 from e2e.stack.reaper import reap
 from e2e.stack.services import Services, beside
 from e2e.stack.spec import EngineSpec
+from e2e.standing import Standing, judged_on_the_way_out
 
 PROMPTS = Path(__file__).with_name("prompts")
 #: How long to wait for the end of an engine that has just answered with an error, in seconds.
@@ -56,7 +58,8 @@ SETTLE_S = 10.0
 
 
 def run(settings: Settings) -> int:
-    """Runs the grid, judges it, writes the reports, prints the verdict; returns the exit code of the contract."""
+    """Runs the grid, judges it, writes the reports, prints the verdict; returns the exit code of the contract. What can
+    be refused is refused before anything is written."""
     for left in reap(state_dir=state_dir()):
         print(f"cleaned up after run {left.run_id}")
     starts = settings.launcher == "process" and not settings.attach
@@ -78,27 +81,37 @@ def run(settings: Settings) -> int:
         )
     documents = read_documents(PROMPTS.glob("*.txt"))
     model = "" if settings.attach else prepare_model(settings.model, python=python)
+    facts_of_model = model_facts(model) if model else None
+    known = {"settings": settings, "adapter": adapter, "model": facts_of_model, "shared": shared_memory()}
     if settings.self_test:
-        facts_of_model = model_facts(model) if model else None
-        grid = with_faults(
-            grid, settings=settings, adapter=adapter, model=facts_of_model, shared=shared_memory(),
-            packed=settings.device == "cpu" or packed_kv(installed(python).vllm_version),
-        )  # fmt: skip
+        packed = settings.device == "cpu" or packed_kv(installed(python).vllm_version)
+        grid = with_faults(grid, **known, packed=packed)
     before = read(settings.recording) if settings.resume else []
+    done = finished(before, baseline=not settings.attach)
+    todo = [cell for cell in grid.cells if cell.id not in done]
+    plans = [plan(key, cells, **known) for key, cells in by_engine(todo, adapter).items()]
     run_id = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:8]}"
     with (
         Ledger(run_id=run_id, state_dir=state_dir()) as ledger,
         Journal(settings.recording) as journal,
+        judged_on_the_way_out(journal.record, lambda: report(settings.out, strict=settings.strict)),
+        Progress(sys.stderr, steps_of(plans, baseline=not settings.attach)) as progress,
     ):
         attempt = next_attempt(before)
-        flow = Flow(settings, adapter, journal.record, attempt, run_id, model, documents, ledger=ledger, python=python)
-        flow.begin(grid)
-        done = finished(before, baseline=not settings.attach)
-        todo = [cell for cell in grid.cells if cell.id not in done]
-        for key, cells in by_engine(todo, adapter).items():
-            flow.engine_key(key, cells)
+        standing = Standing(journal.record, before=before, directory=settings.out, strict=settings.strict)
+        flow = Flow(settings, adapter, standing, progress, attempt, run_id, model, documents, ledger, python)
+        flow.begin(grid, plans)
+        for number, planned in enumerate(plans):
+            progress.todo(steps_of(plans[number:], baseline=not settings.attach))
+            flow.engine_key(planned)
         journal.record("run.end", attempt=attempt)
     return report(settings.out, strict=settings.strict)
+
+
+def steps_of(plans: Sequence[KeyPlan], *, baseline: bool) -> dict[str, int]:
+    """How much there is to do, for the time left."""
+    keys, cells = len(plans), sum(len(planned.cells) for planned in plans)
+    return {"start": keys * (2 if baseline else 1), "baseline": keys if baseline else 0, "cell": cells}
 
 
 def attached(settings: Settings) -> dict[str, object]:
@@ -150,7 +163,8 @@ class Flow:
 
     settings: Settings
     adapter: Adapter
-    record: Record
+    standing: Standing
+    progress: Progress
     attempt: int
     run_id: str
     model: str
@@ -159,7 +173,11 @@ class Flow:
     python: str = sys.executable
     started: int = 0
 
-    def begin(self, grid: Grid) -> None:
+    @property
+    def record(self) -> Record:
+        return self.standing.record
+
+    def begin(self, grid: Grid, plans: Sequence[KeyPlan] = ()) -> None:
         self.record(
             "run.begin",
             run_id=self.run_id, attempt=self.attempt, schema=SCHEMA, command=["maru-e2e", *self.settings.argv],
@@ -173,25 +191,35 @@ class Flow:
             self.record(
                 "note", text=f"Connector {self.adapter.name} has no axis {', '.join(grid.collapsed)}: one cell for all."
             )
+        for planned in plans:
+            self.plan_told(planned)
+
+    def plan_told(self, planned: KeyPlan) -> None:
+        for why in planned.lengths.why:
+            self.record("note", text=f"{planned.key}: {why}")
+        for cell in planned.cells:
+            self.record("plan.cell", **planned.event(cell, attempt=self.attempt))
 
     # one engine key
 
-    def engine_key(self, key: str, cells: tuple[Cell, ...]) -> None:
-        """Plans its cells, runs the baseline engine, then the cells; an engine that fails ends its own key only."""
-        model = model_facts(self.model) if self.model else None
-        planned = plan(key, cells, settings=self.settings, adapter=self.adapter, model=model, shared=shared_memory())
-        for why in planned.lengths.why:
-            self.record("note", text=f"{key}: {why}")
-        for cell in cells:
-            self.record("plan.cell", **planned.event(cell, attempt=self.attempt))
+    def engine_key(self, planned: KeyPlan) -> None:
+        """Runs the baseline engine, then the cells; an engine that fails ends its own key only."""
+        todo = list(planned.cells)
         try:
             if not self.settings.attach:
                 self._baseline(planned)
-            todo = list(cells)
             while todo:
                 todo = self._cells(planned, todo)
         except EngineError as error:
-            self._say(f"{key}: {error}")
+            self.gave_up(planned, error)
+
+    def gave_up(self, planned: KeyPlan, error: EngineError) -> None:
+        self._say(f"{planned.key}: {error}")
+        self._judge(cell for cell in planned.cells if not self.standing.knows(cell.id))
+
+    def _judge(self, cells: Iterable[Cell]) -> None:
+        for cell in cells:
+            self.progress.judged(self.standing.judged(cell.id))
 
     # engines
 
@@ -200,37 +228,44 @@ class Flow:
         """A ready, observed and warm engine; stopped at the end, whatever happened."""
         self.started += 1
         name = f"{plan.key}.{role}.{self.attempt}.{self.started}"
+        doing = "attaching to" if self.settings.attach else "starting"
+        with ExitStack() as stack:
+            with self.progress.step("start", f"{doing} {role} engine {plan.key}"):
+                live = self._started(plan, role, name, stack)
+            try:
+                yield live
+            except EngineError:
+                live.engine.check(settle_s=SETTLE_S)  # if it died of it, that is the error
+                raise
+
+    def _started(self, plan: KeyPlan, role: str, name: str, stack: ExitStack) -> Live:
+        """``stack`` stops whatever this starts."""
         pool = "" if self.settings.attach else str(self.ledger.folder(shared_memory(), name))
+        if pool:  # gigabytes of shared memory, which the next engine needs
+            stack.callback(shutil.rmtree, pool, ignore_errors=True)
         spec = plan.spec(role, name=name, model=self.model, pool_dir=pool)
-        self._say(f"starting {role} engine {plan.key}")
         log_path = self.settings.out / "logs" / f"{spec.name}.log"
         wanted = spec.connector.services if spec.connector and not self.settings.attach else ()
-        with ExitStack() as stack:
-            if pool:  # gigabytes of shared memory, which the next engine needs
-                stack.callback(shutil.rmtree, pool, ignore_errors=True)
-            services = stack.enter_context(
-                beside(
-                    wanted, engine=spec.name, engine_key=plan.key, attempt=self.attempt, ledger=self.ledger,
-                    environ=environment(), log_dir=log_path.parent, record=self.record,
-                )
+        services = stack.enter_context(
+            beside(
+                wanted, engine=spec.name, engine_key=plan.key, attempt=self.attempt, ledger=self.ledger,
+                environ=environment(), log_dir=log_path.parent, record=self.record,
+            )
+        )  # fmt: skip
+        if wanted:
+            spec = replace(spec, connector=spec.connector.placed(services.addresses))
+        engine = stack.enter_context(self._launcher().start(spec, log_path=log_path, record=self.record))
+        stack.enter_context(services.watched(lambda: engine.stop(limit_s=3.0)))
+        engine.wait_ready(self.settings.start_limit_s)
+        try:
+            return self._observed(plan, spec, engine, services)
+        except EngineError as error:
+            engine.check(settle_s=SETTLE_S)
+            self.record(
+                "engine.failed", engine=spec.name, stage="prepare", error=type(error).__name__, cause=str(error),
+                log_tail=engine.log_tail(),
             )  # fmt: skip
-            if wanted:
-                spec = replace(spec, connector=spec.connector.placed(services.addresses))
-            engine = stack.enter_context(self._launcher().start(spec, log_path=log_path, record=self.record))
-            stack.enter_context(services.watched(lambda: engine.stop(limit_s=3.0)))
-            engine.wait_ready(self.settings.start_limit_s)
-            live = None
-            try:
-                live = self._observed(plan, spec, engine, services)
-                yield live
-            except EngineError as error:
-                engine.check(settle_s=SETTLE_S)  # if it died of it, that is the error
-                if live is None:
-                    self.record(
-                        "engine.failed", engine=spec.name, stage="prepare", error=type(error).__name__,
-                        cause=str(error), log_tail=engine.log_tail(),
-                    )  # fmt: skip
-                raise
+            raise
 
     def _observed(self, plan: KeyPlan, spec: EngineSpec, engine: Engine, services: Services) -> Live:
         """Asks a ready engine what it is, builds the key's prompts if they aren't yet, and warms it up."""
@@ -284,22 +319,25 @@ class Flow:
     def _baseline(self, plan: KeyPlan) -> None:
         with self._engine(plan, "baseline") as live:
             place = {"engine": live.engine.name, "engine_key": plan.key, "attempt": self.attempt}
-            self.record("baseline.begin", **place)
-            self._arms(plan, live, None, ARMS[:2])
-            self.record("baseline.end", **place)
+            with self.progress.step("baseline", f"replaying on the baseline engine {plan.key}"):
+                self.record("baseline.begin", **place)
+                self._arms(plan, live, None, ARMS[:2])
+                self.record("baseline.end", **place)
 
     def _cells(self, plan: KeyPlan, cells: Sequence[Cell]) -> list[Cell]:
         """Runs cells on one engine; returns those that are left when one of them brought the engine down."""
         with self._engine(plan, "connector") as live:
             for number, cell in enumerate(cells):
-                if not self._cell(plan, live, cell):
+                with self.progress.step("cell", f"replaying {cell.id}"):
+                    usable = self._cell(plan, live, cell)
+                self._judge([cell])
+                if not usable:
                     return list(cells[number + 1 :])
         return []
 
     def _cell(self, plan: KeyPlan, live: Live, cell: Cell) -> bool:
         """Replays one cell. False: this engine is of no more use, and what is left needs another one."""
         place = {"cell": cell.id, "engine": live.engine.name, "attempt": self.attempt}
-        self._say(f"replaying {cell.id}")
         self.record("cell.begin", **place)
         try:
             self._arms(plan, live, cell, ARMS)
@@ -360,7 +398,7 @@ class Flow:
                 self.record("note", text=f"{live.engine.name}: the connector's pool was not emptied after a cell.")
 
     def _say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        self.progress.say(text)
 
 
 def _versions() -> dict[str, str]:

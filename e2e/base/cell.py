@@ -12,8 +12,8 @@ from types import MappingProxyType
 BARE_AXES = ("layout", "storage_format", "placement")
 AXES = (
     "layout", "storage_format", "overlap", "placement", "load", "release_after_layers", "chunk_tokens",
-    "block_size", "dtype", "kv_cache_dtype", "concurrency", "tensor_parallel", "topology", "connector",
-    "fault", "round",
+    "block_size", "dtype", "kv_cache_dtype", "concurrency", "tensor_parallel", "connector", "fault",
+    "round",
 )  # fmt: skip
 
 

@@ -17,14 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from e2e.base.cell import Cell
 from e2e.base.connector import ConnectorConfig, HitRule
 from e2e.base.errors import SettingsError
+from e2e.base.spelling import hint, meant
 from e2e.connectors.steps import aligned_step
 
 try:
@@ -33,17 +35,46 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+def _usable(value: object) -> object:
+    """JSON for vLLM, words for a command line, values for an environment: no date, no infinity, no zero byte."""
+    if isinstance(value, dict):
+        for part in (*value, *value.values()):
+            _usable(part)
+    elif isinstance(value, list):
+        for part in value:
+            _usable(part)
+    elif isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("zero byte")
+    elif not isinstance(value, bool | int | float) or not isfinite(value):
+        raise ValueError("not JSON")
+    return value
 
-    name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    kv_connector: str = Field(alias="class", min_length=1)
-    module_path: str | None = Field(default=None, min_length=1)
-    granularity: Literal["block"] | int = "block"
+
+#: What each key must be, in words.
+_MUST: Mapping[str, str] = {
+    "name": "a name of letters, digits, '.', '_' and '-', such as \"mine\"",
+    "class": 'the name of a Python class, such as "MyConnector"',
+    "module_path": 'a dotted Python module, such as "my_package.kv"',
+    "granularity": '"block", or a whole number of tokens from 1 on',
+    "hold_back": "a whole number of tokens from 0 on",
+    "engine_args": 'a list of texts, one a word, such as ["--block-size", "16"]',
+    "extra": "a text, a number, true, false, or a list or table of them",
+    "env": 'a text, such as "1", under a name without "="',
+}
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    kv_connector: str = Field(alias="class", pattern=r"^[^\W\d]\w*$")
+    module_path: str | None = Field(default=None, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
+    granularity: Literal["block"] | Annotated[int, Field(ge=1)] = "block"
     hold_back: int = Field(default=1, ge=0)
-    engine_args: list[str] = []
-    extra: dict[str, object] = {}
-    env: dict[str, str] = {}
+    engine_args: list[Annotated[str, AfterValidator(_usable)]] = []
+    extra: dict[str, Annotated[object, AfterValidator(_usable)]] = {}
+    env: dict[Annotated[str, Field(pattern=r"^[^=]+$")], Annotated[str, AfterValidator(_usable)]] = {}
 
 
 @dataclass(frozen=True)
@@ -101,16 +132,7 @@ def load_generic(path: str) -> Generic:
         raise SettingsError(f"{path}: can't be read ({error.strerror}); give a connector's TOML file.") from error
     except ValueError as error:
         raise SettingsError(f"{path}: is no TOML ({error}).") from error
-    table = content.pop("connector", None)
-    if content or not isinstance(table, dict):
-        found = f"it has {', '.join(sorted(content))} beside it" if content else "it has none"
-        raise SettingsError(f"{path}: a connector file holds one table [connector]; {found}.")
-    try:
-        found = _Table.model_validate(table)
-    except ValidationError as error:
-        raise SettingsError(f"{path}: {_first(error)}.") from error
-    if isinstance(found.granularity, int) and found.granularity < 1:
-        raise SettingsError(f'{path}: connector.granularity must be "block" or a number of tokens from 1 on.')
+    found = _checked(content, path)
     return Generic(
         name=found.name,
         kv_connector=found.kv_connector,
@@ -123,17 +145,30 @@ def load_generic(path: str) -> Generic:
     )
 
 
-def _first(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    key = ".".join(["connector", *(str(part) for part in problem["loc"][:2])])
-    if problem["type"] == "extra_forbidden":
-        known = ", ".join(field.alias or name for name, field in _Table.model_fields.items())
-        return f"{key} is unknown; use {known}"
-    if problem["type"] == "missing":
-        return f"{key} is missing"
-    if problem["loc"][0] == "granularity":
-        return 'connector.granularity must be "block" or a number of tokens'
-    return f"{key}: {problem['msg'][0].lower()}{problem['msg'][1:]}"
+def _checked(content: Mapping[str, Any], path: str) -> _Table:
+    """Unknown keys are named first: one that is misspelt is missing, too."""
+    for name in sorted(set(content) - {"connector"}):
+        close = meant(name, ("connector",))
+        cure = f"did you mean {close}?" if close else "a connector file holds one table [connector]."
+        raise SettingsError(f"{path}: {name} is unknown; {cure}")
+    table = content.get("connector")
+    if not isinstance(table, dict):
+        raise SettingsError(f"{path}: a connector file holds one table [connector]; it has none.")
+    known = [field.alias or name for name, field in _Table.model_fields.items()]
+    for key in table:
+        if key not in known:
+            raise SettingsError(f"{path}: connector.{key} is unknown; {hint(key, known)}")
+    try:
+        return _Table.model_validate(table)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key, *inner = map(str, problem["loc"])
+        if problem["type"] == "missing":
+            raise SettingsError(f"{path}: connector.{key} is missing; give {_MUST[key]}.") from error
+        if key in ("extra", "env"):
+            where, must = (f"{key}.{inner[0]}", _MUST[key]) if inner else (key, f"a table [connector.{key}]")
+            raise SettingsError(f"{path}: connector.{where} must be {must}.") from error
+        raise SettingsError(f"{path}: connector.{key} must be {_MUST[key]}.") from error
 
 
 def _filled(value: Any, pool_dir: str) -> Any:

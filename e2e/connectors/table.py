@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 
 from e2e.base.connector import Adapter
 from e2e.base.errors import SettingsError
+from e2e.base.spelling import meant
 from e2e.connectors.generic import load_generic
 
 #: name on the command line -> module:class of its adapter
@@ -45,8 +45,8 @@ def load(name: str, *, pool_bytes: int | None = None, server: str | None = None,
 
 def _from_table(name: str) -> type[Adapter]:
     if name not in ADAPTERS:
-        close = get_close_matches(name, ADAPTERS, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
+        close = meant(name, ADAPTERS)
+        hint = f"did you mean {close}? " if close else ""
         raise SettingsError(f"connector {name!r} is unknown; {hint}Use {', '.join(ADAPTERS)} or a FILE.toml.")
     module, _, attribute = ADAPTERS[name].partition(":")
     return getattr(import_module(module), attribute)

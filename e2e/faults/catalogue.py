@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from e2e.base.cell import Cell
 from e2e.base.errors import SettingsError
+from e2e.base.spelling import hint
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,4 @@ def find(name: str) -> FaultInfo:
         return FAULTS[name]
     if any(part.strip() in FAULTS for part in name.split(",")):
         raise SettingsError(f"fault {name!r} is no single name; give --fault once for each.")
-    near = difflib.get_close_matches(name.lower().replace("-", "_"), FAULTS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(FAULTS))}."
-    raise SettingsError(f"fault {name!r} is unknown; {hint}")
+    raise SettingsError(f"fault {name!r} is unknown; {hint(name, sorted(FAULTS))}")

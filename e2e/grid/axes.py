@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from e2e.base.cell import AXES as NAMES
 from e2e.base.errors import SettingsError
+from e2e.base.spelling import either, hint, meant
 
 Value = str | int
 
@@ -15,15 +15,15 @@ Value = str | int
 @dataclass(frozen=True)
 class Axis:
     """``values``: the words it knows; or, when empty, whole numbers from ``least`` on. ``default`` None: derived from
-    the rest of the cell. ``unit`` of a number. ``per_engine``: in general it needs an engine of its own; which axes do
-    for one connector is the adapter's to say."""
+    the rest of the cell. ``unit`` of a number. ``offered``: some connector of this repository has it, so that error
+    texts name it before they know the connector; which axes one connector has is its adapter's to say."""
 
     name: str
     values: tuple[str, ...] = ()
     default: Value | None = None
     least: int = 1
     unit: str = ""
-    per_engine: bool = False
+    offered: bool = True
 
     def parse(self, raw: object) -> Value:
         """A value as a flag or a TOML file gives it. Raises SettingsError with what could be meant."""
@@ -37,28 +37,26 @@ class Axis:
     def _word(self, raw: object) -> str:
         if raw in self.values:
             return str(raw)
-        close = get_close_matches(str(raw).lower(), [value.lower() for value in self.values], n=1, cutoff=0.7)
-        meant = [value for value in self.values if close == [value.lower()] and len(self.values) > 2]
-        hint = f"did you mean {meant[0]}? Use " if meant else "use "
-        raise SettingsError(f"axis {self.name}: {raw!r} is unknown; {hint}{_either(self.values)}.")
+        close = meant(str(raw), self.values) if len(self.values) > 2 else None
+        start = f"did you mean {close}? Use" if close else "use"
+        raise SettingsError(f"axis {self.name}: {raw!r} is unknown; {start} {either(self.values)}.")
 
 
 AXES: Mapping[str, Axis] = {
     axis.name: axis
     for axis in (
-        Axis("layout", ("NHD", "HND"), default="NHD", per_engine=True),
+        Axis("layout", ("NHD", "HND"), default="NHD"),
         Axis("storage_format", ("chunkwise", "layerwise"), default="chunkwise"),
         Axis("overlap", ("off", "on"), default="off"),
         Axis("placement", ("index", "kernel"), default="index"),
         Axis("load", ("sync", "async")),
         Axis("release_after_layers", default=1, unit="layers"),
-        Axis("chunk_tokens", default=256, unit="tokens", per_engine=True),
-        Axis("block_size", default=16, unit="tokens", per_engine=True),
-        Axis("dtype", ("auto", "float32", "bfloat16", "float16"), default="auto", per_engine=True),
-        Axis("kv_cache_dtype", ("auto", "fp8", "fp8_e4m3", "fp8_e5m2"), default="auto", per_engine=True),
+        Axis("chunk_tokens", default=256, unit="tokens"),
+        Axis("block_size", default=16, unit="tokens"),
+        Axis("dtype", ("auto", "float32", "bfloat16", "float16"), default="auto"),
+        Axis("kv_cache_dtype", ("auto", "fp8", "fp8_e4m3", "fp8_e5m2"), default="auto", offered=False),
         Axis("concurrency", default=1, unit="requests at once"),
-        Axis("tensor_parallel", default=1, unit="GPUs", per_engine=True),
-        Axis("topology", ("same", "second", "restarted"), default="same"),
+        Axis("tensor_parallel", default=1, unit="GPUs", offered=False),
     )
 }
 #: Of a cell's id, but chosen otherwise.
@@ -75,16 +73,12 @@ def axis(name: str) -> Axis:
     if name in NO_AXES:
         raise SettingsError(f"axis {name}: {NO_AXES[name]}.")
     if name not in AXES:
-        close = get_close_matches(name.lower().replace("-", "_"), AXES, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"use {_either(tuple(AXES))}."
-        raise SettingsError(f"axis {name!r} is unknown; {hint}")
+        raise SettingsError(
+            f"axis {name!r} is unknown; {hint(name, [axis.name for axis in AXES.values() if axis.offered])}"
+        )
     return AXES[name]
 
 
 def derived_load(overlap: Value | None) -> str:
     """Only an asynchronous load can land behind the compute; without overlap the plain one is synchronous."""
     return "async" if overlap == "on" else "sync"
-
-
-def _either(words: tuple[str, ...]) -> str:
-    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from e2e.base.errors import SettingsError
+from e2e.base.spelling import meant
 from e2e.grid.axes import Value, axis
 from e2e.grid.pairwise import Product, pairwise
 
@@ -57,11 +58,13 @@ def parse_grid(table: Mapping[str, object], *, source: str) -> tuple[Product, ..
 
     ``source`` is named in the SettingsError.
     """
-    unknown = sorted(set(table) - {"grid"})
+    for name in sorted(set(table) - {"grid"}):
+        close = meant(name, ("grid",))
+        cure = f"did you mean {close}?" if close else "put axes into the table [grid]."
+        raise SettingsError(f"{source}: {name} is unknown; {cure}")
     grid = table.get("grid")
-    if unknown or not isinstance(grid, Mapping) or not grid:
-        found = f"it has {', '.join(unknown)}" if unknown else "it has none"
-        raise SettingsError(f"{source}: a grid file holds one table [grid] of axis = [values]; {found}.")
+    if not isinstance(grid, Mapping) or not grid:
+        raise SettingsError(f"{source}: a grid file holds one table [grid] of axis = [values]; it has none.")
     values: dict[str, tuple[Value, ...]] = {}
     for name, raw in grid.items():
         raws = raw if isinstance(raw, Sequence) and not isinstance(raw, str) else [raw]

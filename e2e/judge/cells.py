@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from e2e.base.event import Event
@@ -15,11 +16,14 @@ from e2e.judge.view import CellView, Plan
 T = TypeVar("T")
 
 
-def judge(events: Iterable[Event], *, strict: bool = False) -> Judgement:
+def judge(
+    events: Iterable[Event], *, strict: bool = False, known: Mapping[Hashable, CellJudgement] = MappingProxyType({})
+) -> Judgement:
     """The verdict of every cell that the recording names, each from the last attempt in which it ended (else its last
-    attempt). ``strict``: cells that are blind to a class of fault are inconclusive. Never raises on valid events."""
+    attempt). ``strict``: cells that are blind to a class of fault are inconclusive. ``known``: verdicts of cells that
+    ended in an earlier part of a recording that still grows; they are taken over. Never raises on valid events."""
     index = Index(events)
-    return Judgement(tuple(_cell(index, cell, strict) for cell in index.cells))
+    return Judgement(tuple(known.get(cell) or _cell(index, cell, strict) for cell in index.cells))
 
 
 def _cell(index: Index, cell: Hashable, strict: bool) -> CellJudgement:

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 from e2e.base.connector import ConnectorConfig
+from e2e.stack.cores import usable_cores
 
 #: Name under which every engine serves its model, whatever folder or hub id it came from.
 SERVED_MODEL = "model"
@@ -104,11 +103,11 @@ class EngineSpec:
         if self.device == "cpu":
             # saves 1.5 s on the first request with logprobs
             env["TORCHDYNAMO_DISABLE"] = "1"
-            # vLLM keeps one more core free for a connector, and another number of threads sums in another order: the
-            # baseline engine would differ in the last bits. Both must compute with equally many. Not bound to cores:
-            # vLLM binds from core 0 on, where a second engine on the machine starves.
+            # vLLM keeps cores free, one more for a connector, and another number of threads sums in another order: the
+            # baseline engine would differ in the last bits. Both compute on all cores, since what vLLM keeps them free
+            # for idles meanwhile. Not bound to cores: vLLM binds from core 0 on, where a second engine starves.
             env["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
-            env["OMP_NUM_THREADS"] = str(max((psutil.cpu_count(logical=False) or 1) - 1, 1))
+            env["OMP_NUM_THREADS"] = str(usable_cores())
         if self.connector:
             env.update(self.connector.env)
         env.update(self.env)

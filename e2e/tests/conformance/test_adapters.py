@@ -11,6 +11,7 @@ import pytest
 
 from e2e.base.cell import AXES
 from e2e.connectors.table import ADAPTERS, load
+from e2e.grid import axes
 from e2e.grid.cells import by_engine, expand
 from e2e.grid.lengths import solve
 from e2e.grid.selection import GRIDS, Selection
@@ -54,6 +55,11 @@ def test_declares_known_axes_and_engine_axes_among_them(adapter):
     assert adapter.description
     assert isinstance(adapter.has_counters, bool)
     assert adapter.longest_prompt is None or adapter.longest_prompt > 2
+
+
+def test_error_texts_offer_the_axes_that_some_adapter_has():
+    had = set().union(*(load(name).axes for name in ADAPTERS))
+    assert {name for name, axis in axes.AXES.items() if axis.offered} == had
 
 
 def test_default_grid_can_be_run(cells):

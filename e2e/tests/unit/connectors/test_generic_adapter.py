@@ -62,30 +62,36 @@ def test_step_of_the_file_is_not_overruled(tmp_path, args):
     [
         ("= 1", "is no TOML"),
         ("", "holds one table [connector]; it has none"),
-        ('[connector]\nname = "x"\nclass = "X"\n[conector]', "it has conector beside it"),
-        ('[connector]\nname = "x"', "connector.class is missing"),
+        ('[connector]\nname = "x"\nclass = "X"\n[conector]', "conector is unknown; did you mean connector?"),
+        ('[connector]\nname = "x"', "connector.class is missing; give the name of a Python class"),
         (
             '[connector]\nname = "x"\nclass = "X"\nhold_bak = 1',
-            "connector.hold_bak is unknown; use name, class, module_path",
+            "connector.hold_bak is unknown; did you mean hold_back?",
         ),
         (
             '[connector]\nname = "x"\nclass = "X"\ngranularity = "chunk"',
-            'granularity must be "block" or a number of tokens',
+            'granularity must be "block", or a whole number of tokens',
         ),
-        ('[connector]\nname = "x"\nclass = "X"\ngranularity = 0', 'granularity must be "block" or a number of tokens'),
-        ('[connector]\nname = "x"\nclass = "X"\nhold_back = -1', "connector.hold_back: input should be greater"),
+        (
+            '[connector]\nname = "x"\nclass = "X"\ngranularity = 0',
+            'granularity must be "block", or a whole number of tokens',
+        ),
+        (
+            '[connector]\nname = "x"\nclass = "X"\nhold_back = -1',
+            "connector.hold_back must be a whole number of tokens from 0 on",
+        ),
         (
             '[connector]\nname = "x"\nclass = "X"\nhold_back = true',
-            "connector.hold_back: input should be a valid integer",
+            "connector.hold_back must be a whole number of tokens from 0 on",
         ),
-        ('[connector]\nname = "a/b"\nclass = "X"', "connector.name: string should match"),
+        ('[connector]\nname = "a/b"\nclass = "X"', "connector.name must be a name of letters, digits"),
         (
             '[connector]\nname = "x"\nclass = "X"\nengine_args = "--x"',
-            "connector.engine_args: input should be a valid list",
+            "connector.engine_args must be a list of texts",
         ),
         (
             '[connector]\nname = "x"\nclass = "X"\n[connector.env]\nA = 1',
-            "connector.env.A: input should be a valid string",
+            "connector.env.A must be a text",
         ),
     ],
 )

@@ -1,9 +1,11 @@
 """What the doctor says of machines that are described, and that it can look at this one."""
 
+import socket
 from dataclasses import replace
 
 import pytest
 
+from e2e import doctor as rooms
 from e2e.connectors.maru_build import Build
 from e2e.doctor import GIB, Machine, diagnose, doctor, look, text
 
@@ -83,13 +85,28 @@ def test_servers_of_maru():
     there = dict.fromkeys(programs, True)
     assert of(lines(maru=JULY, maru_programs=there), "Maru's servers")[0].state == "no"
     assert of(lines(maru=JULY, maru_programs=there, namespaces=True), "Maru's servers")[0].state == "ok"
-    absent = lines(maru=JULY, maru_server="h:1", maru_server_error="it does not answer")
+    absent = lines(maru=JULY, server="h:1", server_error="it does not answer")
     assert of(absent, "maru-server")[0].state == "no"
 
 
 def test_looks_at_this_machine_without_torch():
-    machine = look(maru_server="127.0.0.1:9")
+    machine = look(server="127.0.0.1:9")
     assert machine.memory_free > 0
-    assert machine.maru_server_error
-    found, code = doctor(maru_server=None)
+    found, code = doctor(server=None)
     assert (code == 0) == (stopped(found) == [])
+
+
+def test_a_named_server_gets_one_line_with_or_without_maru(monkeypatch):
+    monkeypatch.setattr(rooms, "installed", lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        listens = doctor(server=address)[0]
+    gone = doctor(server=address)[0]
+    assert [(line.state, line.says) for line in of(listens, "connector server")] == [
+        ("ok", f"something listens at {address}")
+    ]
+    (line,) = of(gone, "connector server")
+    assert line.state == "no"
+    assert f"nobody answers at {address} (Connection refused)" in line.says
+    assert "--connector-server" in line.cure
+    assert of(doctor(server=None)[0], "connector server") == []

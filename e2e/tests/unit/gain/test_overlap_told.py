@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from e2e.gain import _Gain
+from e2e.gain import record_overlap
 from e2e.replay.paired import timed_cell
 
 
 def told(*rows):
     events = []
     live = SimpleNamespace(engine=SimpleNamespace(name="e"), evidence=SimpleNamespace(loads=lambda: list(rows)))
-    _Gain(None, {}, lambda kind, **data: events.append((kind, data))).overlap(live, "HND")
+    record_overlap(lambda kind, **data: events.append((kind, data)), live, "HND")
     return events
 
 

@@ -16,7 +16,7 @@ class Fake:
     """An adapter as the grid sees it; ``refuses``: axis=value that it can't run."""
 
     name: str = "fake"
-    axes: frozenset = frozenset(AXES) - {"kv_cache_dtype", "tensor_parallel", "topology"}
+    axes: frozenset = frozenset(AXES) - {"kv_cache_dtype", "tensor_parallel"}
     engine_axes: frozenset = frozenset({"layout", "chunk_tokens", "block_size", "dtype"})
     refuses: tuple = ()
 
@@ -137,10 +137,12 @@ def test_defaults_of_the_device_hold_and_do_not_clutter_ids():
 
 
 def test_attached_engine_fixes_its_values():
-    fixed = {"layout": "HND", "block_size": 128, "topology": "same"}
+    fixed = {"layout": "HND", "block_size": 128, "tensor_parallel": 1}
     grid = expand(Selection(), FULL, fixed=fixed)
     assert len(grid.cells) == 8
-    assert {(c.get("layout"), c.get("block_size"), c.get("topology")) for c in grid.cells} == {("HND", 128, None)}
+    assert {(c.get("layout"), c.get("block_size"), c.get("tensor_parallel")) for c in grid.cells} == {
+        ("HND", 128, None)
+    }
     assert grid.collapsed == ("layout",)
     asked = expand(Selection(cells=(parse_cell("layout=NHD"),)), FULL, fixed=fixed)
     assert asked.cells == ()
@@ -162,6 +164,12 @@ def test_selector_selects_the_cell_alone():
             "axis dtype: 'float23' is unknown; did you mean float32? Use auto, float32, bfloat16 or float16.",
         ),
         ("overlop=on", "axis 'overlop' is unknown; did you mean overlap?"),
+        ("Layout=NHD", "axis 'Layout' is unknown; did you mean layout?"),
+        (
+            "topology=same",
+            "axis 'topology' is unknown; use layout, storage_format, overlap, placement, load, release_after_layers, "
+            "chunk_tokens, block_size, dtype or concurrency.",
+        ),
         ("chunk_tokens=0", "axis chunk_tokens: '0' is no whole number from 1 on (tokens)."),
         ("chunk_tokens=1.5", "axis chunk_tokens: '1.5' is no whole number from 1 on (tokens)."),
         ("chunk_tokens=²", "axis chunk_tokens: '²' is no whole number from 1 on (tokens)."),
@@ -194,7 +202,9 @@ def test_grid_file():
     ("table", "sentence"),
     [
         ({}, "f: a grid file holds one table [grid] of axis = [values]; it has none."),
-        ({"grid": {}, "gird": {}}, "f: a grid file holds one table [grid] of axis = [values]; it has gird."),
+        ({"grid": {}, "gird": {}}, "f: gird is unknown; did you mean grid?"),
+        ({"layout": ["NHD"]}, "f: layout is unknown; put axes into the table [grid]."),
+        ({"grid": {"layuot": ["NHD"]}}, "f: axis 'layuot' is unknown; did you mean layout?"),
         ({"grid": []}, "f: a grid file holds one table [grid] of axis = [values]; it has none."),
         ({"grid": {"layout": []}}, "f: axis layout has no value; give at least one or leave it out."),
         ({"grid": {"layout": ["NDH"]}}, "f: axis layout: 'NDH' is unknown; use NHD or HND."),

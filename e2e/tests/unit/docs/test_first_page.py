@@ -1,0 +1,70 @@
+"""The first page, in both languages: what a newcomer must meet, and early."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pages import ROOT, Page, pages
+
+from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS
+from e2e.base.verdict import Verdict
+from e2e.connectors.generic import load_generic
+
+_SCREEN = 45
+_CODES = {
+    Verdict.PASS: EXIT_PASS,
+    Verdict.CORRUPT: EXIT_CORRUPT,
+    Verdict.ERROR: EXIT_ENGINE,
+    Verdict.INCONCLUSIVE: EXIT_INCONCLUSIVE,
+}
+_PAGES = ("README.md", "README.ko.md")
+
+
+def test_the_third_sentence_says_that_the_default_is_a_double():
+    first = (ROOT / "README.md").read_text().split("\n\n")[1]
+    third = re.split(r"(?<=\.)\s", first)[2]
+    assert "default connector" in third
+    assert "test double of Maru" in third
+    assert "--connector maru" in third
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_the_first_output_is_explained_within_two_screens(page: str):
+    lines = (ROOT / page).read_text().splitlines()
+    assert next(n for n, line in enumerate(lines) if "**speed-up**" in line) <= 2 * _SCREEN + 5
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_verdicts_and_their_exit_codes(page: str):
+    found = re.findall(r"^\| `(\w+)` \| .* \| (\d+): [^|]* \|$", (ROOT / page).read_text(), re.MULTILINE)
+    assert {Verdict(name): int(code) for name, code in found} == _CODES
+
+
+@pytest.mark.parametrize("word", ["independent community build", "libnuma1", "python3-venv", "GB of disk", "minutes"])
+def test_what_installing_takes(word: str):
+    assert word in " ".join((ROOT / "README.md").read_text().split())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [(page.name, text) for page in pages() for kind, text in page.blocks if kind == "toml" and "[connector]" in text],
+)
+def test_connectors_shown_as_files_load(name: str, text: str, tmp_path: Path):
+    path = tmp_path / "shown.toml"
+    path.write_text(text)
+    assert load_generic(str(path)).name == "mine"
+
+
+def test_both_first_pages_show_the_same_commands():
+    english, korean = ({line.split("#")[0].strip() for line in _commands(page)} for page in _PAGES)
+    assert korean <= english | {
+        "MARU_REQUIREMENT=/path/to/maru.whl ./scripts/maru",
+        "./scripts/canary --connector maru",
+    }
+
+
+def _commands(page: str) -> list[str]:
+    text = "".join(text for kind, text in Page(ROOT / page).blocks if kind == "")
+    return [line for line in text.splitlines() if re.match(r"[A-Z_]+=|\./|\.venv", line)]

@@ -1,0 +1,117 @@
+"""Whatever ends a run, the cells that ended before are judged and reported."""
+
+import json
+import signal
+
+import pytest
+from synthetic_recording import CELL, Recording
+
+from e2e import gain, standing
+from e2e.base.errors import RigError, Stopped
+from e2e.base.verdict import Verdict
+from e2e.judge.cells import judge
+from e2e.recording.journal import Journal, read
+from e2e.run import report
+from e2e.standing import Standing, judged_on_the_way_out
+
+
+def wrong_logprob(data):
+    data["logprobs"][1] -= 0.25
+
+
+def recording(corrupt=False):
+    """One cell that ended, as far as ``run.end``, which is not there."""
+    made = Recording()
+    if corrupt:
+        made.change("request.done", wrong_logprob, arm="external")
+    return [event for event in made.events if event[0] != "run.end"]
+
+
+def stopped_run(folder, events, error, *, made=report):
+    with (
+        Journal(folder / "recording.jsonl") as journal,
+        judged_on_the_way_out(journal.record, lambda: made(folder, strict=False)),
+    ):
+        for kind, data in events:
+            journal.record(kind, **data)
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("corrupt", "number", "code"),
+    [(False, signal.SIGINT, 130), (False, signal.SIGTERM, 143), (True, signal.SIGINT, 1), (True, signal.SIGTERM, 1)],
+)
+def test_a_stopped_run_is_judged_and_says_that_it_did_not_end(tmp_path, capsys, corrupt, number, code):
+    with pytest.raises(Stopped) as stopped:
+        stopped_run(tmp_path, recording(corrupt), Stopped(number))
+    assert stopped.value.exit_code == code
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert [cell["verdict"] for cell in found["cells"]] == ["corrupt" if corrupt else "pass"]
+    assert found["run"]["attempts"][-1]["ended"] is False
+    assert f"The run did not end: {signal.Signals(number).name} stopped it." in found["notes"]
+    assert ("<failure" in (tmp_path / "junit.xml").read_text()) is corrupt
+    assert CELL in capsys.readouterr().out
+
+
+def test_an_error_of_the_rig_loses_no_verdict_and_stays_the_error(tmp_path):
+    with pytest.raises(RigError, match="disk"):
+        stopped_run(tmp_path, recording(corrupt=True), RigError("the disk is full"))
+    assert json.loads((tmp_path / "report.json").read_text())["summary"]["corrupt"] == 1
+
+
+def test_the_first_error_is_the_one_that_is_told(tmp_path):
+    def no_report(folder, *, strict):
+        raise ZeroDivisionError
+
+    with pytest.raises(RigError, match="disk"):
+        stopped_run(tmp_path, recording(), RigError("the disk is full"), made=no_report)
+
+
+def test_a_stopped_comparison_reports_the_cells_that_it_proved(tmp_path):
+    plan = {
+        "mode": "axis", "axis": "placement", "names": {"a": "index", "b": "kernel"}, "concurrency": [1],
+        "pairs": [{"branch": "HND", "a": CELL, "b": CELL}], "lengths": [], "repeats": 10, "rounds": 1, "double": True,
+        "device": "cpu", "attempt": 1,
+    }  # fmt: skip
+    events = recording(corrupt=True)
+    events.insert(1, ["gain.plan", plan])
+    with pytest.raises(Stopped) as stopped:
+        stopped_run(tmp_path, events, Stopped(signal.SIGTERM), made=lambda folder, strict: gain.report(folder))
+    assert stopped.value.exit_code == 1
+    assert json.loads((tmp_path / "gain.json").read_text())["cells"][0]["verdict"] == "corrupt"
+    assert "<failure" in (tmp_path / "junit.xml").read_text()
+
+
+def test_a_cell_is_judged_as_it_ends_and_its_report_is_there_at_once(tmp_path):
+    with Journal(tmp_path / "recording.jsonl") as journal:
+        now = Standing(journal.record, directory=tmp_path)
+        for kind, data in recording(corrupt=True):
+            now.record(kind, **data)
+        assert not now.knows(CELL)
+        assert now.judged(CELL).verdict is Verdict.CORRUPT
+        assert now.knows(CELL)
+        assert json.loads((tmp_path / "report.json").read_text())["summary"]["corrupt"] == 1
+
+
+def test_reports_in_between_may_cost_but_a_small_share_of_a_run(tmp_path, monkeypatch):
+    written = []
+    clock = iter(range(0, 10**6, 100))
+    monkeypatch.setattr(standing.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(standing, "write_reports", lambda *args, **kwargs: written.append(args))
+    with Journal(tmp_path / "recording.jsonl") as journal:
+        now = Standing(journal.record, directory=tmp_path)
+        for kind, data in recording():
+            now.record(kind, **data)
+        for _ in range(60):  # by this clock writing takes 100 s, and so does everything in between
+            now.judged(CELL)
+    assert 1 <= len(written) <= 3
+
+
+def test_verdicts_that_are_known_are_taken_over_and_the_whole_is_the_same(tmp_path):
+    events = Recording().build()
+    (first,) = judge(events).cells
+    assert judge(events, known={CELL: first}).cells[0] is first
+    with Journal(tmp_path / "recording.jsonl") as journal:
+        for event in events:
+            journal.record(event.kind, **event.data)
+    assert judge(read(tmp_path / "recording.jsonl")).cells[0] == first

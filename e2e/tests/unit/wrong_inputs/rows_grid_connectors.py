@@ -1,0 +1,131 @@
+"""Grid files, connector files, connector classes that can't be imported, placement and doctor."""
+
+from __future__ import annotations
+
+from row import Row
+
+TABLE = '[connector]\nname = "mine"\nclass = "Mine"\nmodule_path = "mine"\n'
+
+
+def given(**files: str):
+    """``mine__toml``: the text of mine.toml."""
+
+    def write(folder):
+        for name, text in files.items():
+            (folder / name.replace("__", ".")).write_text(text)
+
+    return write
+
+
+def grid(name: str, text: str, *says: str) -> Row:
+    return Row(f"grid file: {name}", ("cells", "--grid", "g.toml"), 2, ("g.toml", *says), given(g__toml=text))
+
+
+def file(name: str, text: str, *says: str) -> Row:
+    argv = ("cells", "--connector", "c.toml")
+    return Row(f"connector file: {name}", argv, 2, ("c.toml", *says), given(c__toml=text))
+
+
+def imported(name: str, module: str, *says: str) -> Row:
+    found = '[connector.env]\nPYTHONPATH = "."\n'
+    return Row(
+        f"connector class: {name}", ("run", "--connector", "c.toml"), 2,
+        ("connector class 'Mine' can't be used", "check class, module_path and env.PYTHONPATH", *says),
+        given(c__toml=TABLE + found, mine__py=module),
+    )  # fmt: skip
+
+
+ROWS = (
+    grid("nothing in it", "", "one table [grid]", "it has none"),
+    grid("no TOML", "grid", "is no TOML"),
+    grid("table misspelt", "[gird]\nlayout = ['NHD']", "gird is unknown; did you mean grid?"),
+    grid("axes outside the table", "layout = ['NHD']", "layout is unknown; put axes into the table [grid]"),
+    grid("axis misspelt", "[grid]\nlayuot = ['NHD']", "'layuot' is unknown; did you mean layout?"),
+    grid("axis that nobody has", "[grid]\nzzz = [1]", "'zzz' is unknown; use layout,", "dtype or concurrency."),
+    grid("topology, a word of old", "[grid]\ntopology = ['same']", "'topology' is unknown"),
+    grid("value misspelt", "[grid]\nlayout = ['NDH']", "'NDH' is unknown; use NHD or HND"),
+    grid("value in a list of its own", "[grid]\nlayout = [['NHD']]", "['NHD'] is unknown"),
+    grid("no value", "[grid]\nlayout = []", "axis layout has no value"),
+    grid("a table where values belong", "[grid.layout]\nNHD = 1", "{'NHD': 1} is unknown; use NHD or HND"),
+    grid("true where a number belongs", "[grid]\nchunk_tokens = [true]", "True is no whole number from 1 on (tokens)"),
+    grid("a negative number", "[grid]\nblock_size = [-16]", "-16 is no whole number from 1 on"),
+    grid("a connector", "[grid]\nconnector = ['maru']", "choose it with --connector"),
+    Row(
+        "a folder as grid",
+        ("cells", "--grid", "g.toml"),
+        2,
+        ("g.toml", "Is a directory"),
+        lambda at: (at / "g.toml").mkdir(),
+    ),
+    Row(
+        "axis that this connector lacks",
+        ("cells", "--cell", "tensor_parallel=2"),
+        2,
+        ("embedded has no axis tensor_parallel", "it has layout"),
+    ),
+    file("no such table", "", "one table [connector]", "it has none"),
+    file("table misspelt", TABLE.replace("connector]", "conector]"), "conector is unknown; did you mean connector?"),
+    file("a second table", TABLE + "[other]", "other is unknown", "one table [connector]"),
+    file("class misspelt", TABLE.replace("class", "clas"), "clas is unknown; did you mean class?"),
+    file("key that nobody knows", TABLE + "zzz = 1", "connector.zzz is unknown; use name, class,"),
+    file(
+        "class is missing", '[connector]\nname = "mine"', "connector.class is missing; give the name of a Python class"
+    ),
+    file(
+        "name with a blank", TABLE.replace('"mine"', '"my own"', 1), "connector.name must be a name of letters, digits"
+    ),
+    file("empty name", TABLE.replace('"mine"', '""', 1), "connector.name must be a name of letters"),
+    file(
+        "class with its module", TABLE.replace("Mine", "my.Mine"), "connector.class must be the name of a Python class"
+    ),
+    file("module as a path", TABLE.replace('h = "mine"', 'h = "a/b.py"'), "module_path must be a dotted Python module"),
+    file("granularity of no token", TABLE + "granularity = 0", 'granularity must be "block", or a whole number'),
+    file("granularity in words", TABLE + 'granularity = "page"', 'granularity must be "block", or a whole number'),
+    file(
+        "more held back than nothing", TABLE + "hold_back = -1", "hold_back must be a whole number of tokens from 0 on"
+    ),
+    file("flags in one text", TABLE + 'engine_args = "--x 1"', "engine_args must be a list of texts, one a word"),
+    file("a date in extra", TABLE + "[connector.extra]\nsince = 2026-01-01", "extra.since must be a text, a number"),
+    file("a number that is none", TABLE + "[connector.extra]\nratio = nan", "extra.ratio must be a text, a number"),
+    file("extra as a text", TABLE + 'extra = "x"', "connector.extra must be a table [connector.extra]"),
+    file("a number in env", TABLE + "[connector.env]\nDEBUG = 1", 'env.DEBUG must be a text, such as "1"'),
+    file("a variable with =", TABLE + '[connector.env]\n"A=B" = "1"', 'under a name without "="'),
+    file("a zero byte in env", TABLE + '[connector.env]\nA = "\\u0000"', "env.A must be a text"),
+    Row(
+        "connector file that is not there",
+        ("cells", "--connector", "c.toml"),
+        2,
+        ("c.toml", "can't be read", "No such file"),
+    ),
+    imported("a module that is not there", "import nowhere_at_all", "No module named 'nowhere_at_all'"),
+    imported("not in its module", "", "mine has no class Mine"),
+    imported("no class", "Mine = 1", "mine.Mine is no class"),
+    imported("broken code", "def", "SyntaxError"),
+    imported("sys.exit(0)", "import sys; sys.exit(0)", "importing it ends Python (SystemExit: 0)"),
+    imported("SystemExit with words", "raise SystemExit('no licence')", "(SystemExit: no licence)"),
+    imported("os._exit(0)", "import os; os._exit(0)", "its import ended Python with exit code 0"),
+    imported("a crash", "import os; os.abort()", "its import ended Python with signal 6"),
+    imported("a loop of imports", "from mine import Mine", "cannot import name 'Mine'"),
+    Row(
+        "placement without torch",
+        ("placement", "--device", "cpu"),
+        2,
+        ("placement needs torch: ModuleNotFoundError: No module named 'torch'", "scripts/setup", "maru-e2e setup"),
+        given(torch__py="raise ModuleNotFoundError(\"No module named 'torch'\")"),
+    ),
+    Row(
+        "placement with a torch that crashes",
+        ("placement", "--device", "cpu"),
+        2,
+        ("placement needs torch: its import ended with exit code -6",),
+        given(torch__py="import os; os.abort()"),
+    ),
+    Row("placement into a file", ("placement", "--out", "file"), 2, ("file is a file; give a folder",), given(file="")),
+    Row(
+        "doctor: server without a port",
+        ("doctor", "--connector-server", "localhost"),
+        2,
+        ("'localhost' is no address", "127.0.0.1:5555"),
+    ),
+    Row("doctor: port that can't be", ("doctor", "--connector-server", "h:70000"), 2, ("'h:70000' is no address",)),
+)
