@@ -97,7 +97,7 @@ def test_looks_at_this_machine_without_torch():
 
 
 def test_a_named_server_gets_one_line_with_or_without_maru(monkeypatch):
-    monkeypatch.setattr(rooms, "installed", lambda: None)
+    monkeypatch.setattr(rooms, "maru_of", lambda python: None)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         listens = doctor(server=address)[0]
