@@ -17,6 +17,7 @@ from e2e.base.connector import Adapter
 from e2e.base.errors import EXIT_RIG, EXIT_USAGE, RigError, Stopped, UsageError
 from e2e.connectors.table import load
 from e2e.grid.cells import Grid, engine_key, expand
+from e2e.recording.reader import is_there
 from e2e.settings import device as devices
 from e2e.settings import flags, words
 from e2e.settings.resolve import resolve, resolve_selection
@@ -134,7 +135,7 @@ def gain(
     from e2e import gain as rooms
 
     if judge:
-        if not (judge / RECORDING).is_file():
+        if not is_there(judge / RECORDING):
             raise UsageError(f"{judge} holds no {RECORDING}; give the folder of a comparison.")
         return rooms.report(judge)
     if bool(a) != bool(b):
@@ -170,7 +171,7 @@ def placement(
 @app.command()
 def judge(folder: flags.RunFolder) -> int:
     """Judge a recording again and write its reports anew; nothing is run."""
-    if not (folder / RECORDING).is_file():
+    if not is_there(folder / RECORDING):
         raise UsageError(f"{folder} holds no {RECORDING}; give the folder of a run.")
     _folders.append(folder)
     from e2e.run import rejudge

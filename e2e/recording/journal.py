@@ -1,4 +1,4 @@
-"""Writing and reading a recording.
+"""Writing a recording; ``reader.py`` reads it.
 
 One event a line: ``{"seq": n, "t_ns": ns, "kind": kind, "data": {...}}``. ``seq`` counts from 0 over the whole file,
 resumed attempts included, so that a lost line shows. A line counts once its newline is there: whoever dies in mid-write
@@ -15,8 +15,11 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from e2e.base.errors import RecordingError, RigError, UsageError
-from e2e.base.event import SCHEMA, Event
+from e2e.base.errors import RigError, UsageError
+from e2e.base.event import Event
+from e2e.recording.reader import decode, packed, read, whole_bytes
+
+__all__ = ["Journal", "read"]
 
 
 class Journal:
@@ -33,7 +36,7 @@ class Journal:
         try:
             _lock(self._fd, self.path)
             self._next_seq = len(read(self.path))
-            os.ftruncate(self._fd, _whole_bytes(self.path.read_bytes()))
+            os.ftruncate(self._fd, whole_bytes(self.path.read_bytes()))
         except BaseException:
             self.close()
             raise
@@ -41,7 +44,8 @@ class Journal:
     def record(self, kind: str, **data: object) -> Event:
         """Append one event; its line is with the kernel when this returns, so it survives kill -9.
 
-        Raises ValueError for an unknown kind or missing key, RigError for a value that JSON can't hold or a full disk.
+        Raises ValueError for an unknown kind or missing key, RigError for a value that could not be read again and for
+        a full disk.
         """
         with self._lock:
             if self._fd is None:
@@ -66,54 +70,22 @@ class Journal:
         self.close()
 
 
-def read(path: Path | str) -> list[Event]:
-    """All events of a recording, in order; one torn last line is left out.
-
-    Raises RecordingError naming the line for anything else that is broken: a line that is no event, a lost or doubled
-    line, a ``run.begin`` of another schema.
-    """
-    path = Path(path)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise RecordingError(
-            f"no recording can be read at {path} ({reason}); give the folder that a run wrote"
-        ) from error
-    lines = content[: _whole_bytes(content)].splitlines()
-    return [_decode(line, number, path) for number, line in enumerate(lines, start=1)]
-
-
-def _whole_bytes(content: bytes) -> int:
-    return content.rfind(b"\n") + 1
-
-
 def _encode(event: Event, seq: int) -> bytes:
-    line = {"seq": seq, "t_ns": event.t_ns, "kind": event.kind, "data": dict(event.data)}
+    entry = {"seq": seq, "t_ns": event.t_ns, "kind": event.kind, "data": dict(event.data)}
     try:
-        return json.dumps(line, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        line = json.dumps(entry, allow_nan=False, separators=(",", ":")).encode() + b"\n"
     except (ValueError, TypeError) as error:
         raise RigError(f"the event {event.kind} holds a value that JSON can't hold: {error}") from error
-
-
-def _decode(line: bytes, number: int, path: Path) -> Event:
     try:
-        entry = json.loads(line)
-        event = Event(entry["kind"], entry["data"], entry["t_ns"])
-        seq = entry["seq"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordingError(f"{path} line {number} is no event ({error}); the file was changed or damaged") from error
-    if seq != number - 1:
-        raise RecordingError(f"{path} line {number} has seq {seq}, not {number - 1}: lines were lost, added or moved")
-    if event.kind == "run.begin" and event["schema"] != SCHEMA:
-        raise RecordingError(
-            f"{path} line {number} has schema {event['schema']!r}, this version reads {SCHEMA!r} only; "
-            "use the version that wrote it"
-        )
-    return event
+        decode(line, seq=seq)
+    except ValueError as error:
+        raise RigError(f"the event {event.kind} can't be recorded, for its line {error}") from error
+    return line
 
 
 def _open(path: Path) -> int:
+    if packed(path).exists() and not path.exists():
+        raise UsageError(f"the recording {packed(path)} is packed; unpack it by gunzip before it is continued")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

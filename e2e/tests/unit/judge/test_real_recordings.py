@@ -1,12 +1,10 @@
 """Recordings of real runs on one NVIDIA H200 (vLLM 0.23.0, torch 2.11, SmolLM2-135M, bfloat16), judged again.
 
-Digests were left out to keep them small: what is seen here is the exact oracle alone.
+What was left out of them is said in the README beside them.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 from itertools import product
 from pathlib import Path
 
@@ -17,20 +15,16 @@ from e2e.base.gain import WITHIN
 from e2e.base.verdict import Reason, Verdict
 from e2e.judge import judge
 from e2e.judge.gain import judge_gain
+from e2e.recording.journal import read
 
 FOLDER = Path(__file__).resolve().parents[2] / "recordings" / "h200"
 CLEAN = ("HND-chunkwise-overlap_off-index", "HND-chunkwise-overlap_on-kernel")
 DEFECT = "HND-chunkwise-overlap_on-kernel-fault_physical_view_omitted"
 
 
-def _events(name: str) -> list[Event]:
-    with gzip.open(FOLDER / name, "rt", encoding="utf-8") as lines:
-        return [Event(e["kind"], e["data"], e["t_ns"]) for e in map(json.loads, lines)]
-
-
 @pytest.fixture(scope="module")
 def defect() -> list[Event]:
-    return _events("defect.jsonl.gz")
+    return read(FOLDER / "defect.jsonl.gz")
 
 
 def test_the_original_defect_on_a_gpu(defect):
@@ -56,7 +50,7 @@ def test_without_its_baseline_nothing_passes(defect):
 
 @pytest.mark.parametrize("layout", ["NHD", "HND"])
 def test_gain_of_the_kernel_over_indexing_is_within_the_noise(layout):
-    found = judge_gain(_events(f"gain-{layout.lower()}.jsonl.gz"))
+    found = judge_gain(read(FOLDER / f"gain-{layout.lower()}.jsonl.gz"))
     assert {cell.verdict for cell in found.cells.cells} == {Verdict.PASS}
     overall = {(a.branch, a.concurrency): a for a in found.answers if a.length is None}
     branches = product(("chunkwise", "layerwise"), ("off", "on"), (1, 8))
@@ -66,7 +60,7 @@ def test_gain_of_the_kernel_over_indexing_is_within_the_noise(layout):
 
 @pytest.mark.parametrize("layout", ["NHD", "HND"])
 def test_launches_on_a_gpu_are_tied_to_the_placement(layout):
-    found = judge_gain(_events(f"gain-{layout.lower()}.jsonl.gz")).launches
+    found = judge_gain(read(FOLDER / f"gain-{layout.lower()}.jsonl.gz")).launches
     placed = {(each.branch.rpartition("_")[2], each.side): each.placement for each in found}
     assert placed == {("off", "a"): 32, ("off", "b"): 1, ("on", "a"): 90, ("on", "b"): 30}
     assert all(each.device_us > 0 for each in found)

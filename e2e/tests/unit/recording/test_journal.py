@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 import signal
@@ -38,7 +39,11 @@ def test_events_come_back_as_recorded(tmp_path):
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
@@ -49,8 +54,8 @@ def test_any_json_value_survives(tmp_path_factory, values):
     path = tmp_path_factory.mktemp("journal") / "r.jsonl"
     with Journal(path) as journal:
         for value in values:
-            note(journal, value)
-    assert [event["text"] for event in read(path)] == values
+            journal.record("note", text="", value=value)
+    assert [event["value"] for event in read(path)] == values
 
 
 @given(cut=st.integers(min_value=1, max_value=60))
@@ -73,6 +78,16 @@ def test_value_that_json_cannot_hold_is_refused_and_leaves_no_trace(tmp_path, va
     path = tmp_path / "r.jsonl"
     with Journal(path) as journal:
         with pytest.raises(RigError, match="note holds a value"):
+            note(journal, value)
+        note(journal, "after")
+    assert [event["text"] for event in read(path)] == ["after"]
+
+
+@pytest.mark.parametrize("value", [5, None, ["text"]])
+def test_value_that_could_not_be_read_again_is_refused(tmp_path, value):
+    path = tmp_path / "r.jsonl"
+    with Journal(path) as journal:
+        with pytest.raises(RigError, match=r"event note can't be recorded.*\$\.text"):
             note(journal, value)
         note(journal, "after")
     assert [event["text"] for event in read(path)] == ["after"]
@@ -206,3 +221,19 @@ def test_kill_loses_nothing_that_was_acknowledged(tmp_path):
     with Journal(path) as journal:
         note(journal, "resumed")
     assert read(path)[-1]["text"] == "resumed"
+
+
+def test_a_packed_recording_is_read_where_it_lies_and_not_continued(tmp_path):
+    path = tmp_path / "r.jsonl"
+    with Journal(path) as journal:
+        note(journal, "packed")
+    packed = tmp_path / "r.jsonl.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    assert [event["text"] for event in read(path)] == [event["text"] for event in read(packed)] == ["packed"]
+    with pytest.raises(UsageError, match="unpack it by gunzip"):
+        Journal(path)
+    for broken in (packed.read_bytes()[:-12], b"\x1f\x8bno gzip"):
+        packed.write_bytes(broken)
+        with pytest.raises(RecordingError, match="no recording can be read"):
+            read(path)

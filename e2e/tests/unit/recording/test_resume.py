@@ -1,7 +1,7 @@
 import pytest
 
 from e2e.base.errors import UsageError
-from e2e.base.event import KINDS, SCHEMA, Event
+from e2e.base.event import REQUIRED, SCHEMA, Event
 from e2e.recording.resume import check_same, finished, next_attempt, settings_of
 
 
@@ -14,7 +14,7 @@ def begin(attempt, **settings):
 
 
 def plan(cell, attempt, key="HND"):
-    rest = dict.fromkeys(KINDS["plan.cell"])
+    rest = dict.fromkeys(REQUIRED["plan.cell"])
     return Event("plan.cell", rest | {"cell": cell, "attempt": attempt, "engine_key": key})
 
 

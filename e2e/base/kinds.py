@@ -1,0 +1,355 @@
+"""The vocabulary of events: one class a kind, whose fields are the keys of its dict; those with a default may be left
+out. Those of comparisons stand in ``kinds_gain.py``; what the words mean in ``event.py``. ``recording/`` checks every
+line against them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+#: In the order in which they run. The baseline engine runs the first two only.
+ARMS = ("cold", "local", "external", "external_again")
+Arm = Literal["cold", "local", "external", "external_again"]
+Role = Literal["connector", "baseline"]
+
+Plain = str | int | float | bool | None
+#: A JSON value, nested no deeper than anything that is recorded.
+JSON = Plain
+for _ in range(8):
+    JSON = Plain | list[JSON] | dict[str, JSON]  # type: ignore[misc, valid-type]
+Table = dict[str, JSON]  # type: ignore[valid-type]
+
+KINDS: dict[str, type] = {}
+
+
+def kind(name: str) -> Callable[[type], type]:
+    def register(shape: type) -> type:
+        KINDS[name] = dataclass(frozen=True, kw_only=True)(shape)
+        return KINDS[name]
+
+    return register
+
+
+# run: one per attempt; attempt counts from 1, a resumed run appends to the same file with the next number.
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Of what the user asked for, that which a judgement needs."""
+
+    strict: bool = False
+
+
+@kind("run.begin")
+class RunBegin:
+    """``settings``: what the user asked for, more than is named here. For the command that runs a cell again:
+    ``program``, the words that start the rig, and ``folder``, where it was started."""
+
+    run_id: str
+    attempt: int
+    schema: str
+    command: list[str] | str
+    versions: dict[str, Plain]
+    machine: dict[str, Plain]
+    settings: Asked
+    wall_time: str
+    program: list[str] | str | None = None
+    folder: str | None = None
+
+
+@kind("run.end")
+class RunEnd:
+    attempt: int
+
+
+# plan
+
+
+@kind("plan.cell")
+class PlanCell:
+    """``expect``: layout, block_size, attention_backend, storage_format, placement, overlap, load; only what can be
+    checked. ``step``: tokens per prefill step or None. ``lengths``: prompt lengths in tokens by prompt index.
+    ``blind``: [{"fault_class", "why"}]. ``counters``: does the adapter have counters of its own that must agree.
+    ``baseline``: is there an engine without a connector to compare with (not where we attach). ``deterministic``: one
+    request at a time or batch-invariant mode. ``digests``: are they expected. ``fault``: name of the planted one.
+    ``load_failure_policy``: vLLM's kv_load_failure_policy of the connector's engine, "fail" or "recompute"."""
+
+    cell: str
+    attempt: int
+    settings: dict[str, Plain]
+    engine_key: str
+    adapter: str
+    expect: dict[str, Plain]
+    oracle: Literal["aligned", "split_matched"]
+    step: int | None
+    lengths: list[int]
+    blind: list[dict[str, str]]
+    counters: bool
+    baseline: bool
+    deterministic: bool
+    digests: bool
+    fault: str | None
+    load_failure_policy: str | None = None
+
+
+@kind("plan.invalid")
+class PlanInvalid:
+    """A combination that the grid asked for and that can't run."""
+
+    settings: dict[str, Plain]
+    why: str
+
+
+# engines
+
+
+@kind("engine.start")
+class EngineStart:
+    engine: str
+    engine_key: str
+    role: Role
+    attempt: int
+    argv: list[str]
+    launcher: str
+    log: str | None
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@kind("engine.ready")
+class EngineReady:
+    engine: str
+    start_s: float
+
+
+@kind("engine.config")
+class EngineConfig:
+    """``effective``, read in the worker: layout, shape, stride, dtype, block_size, attention_backend, num_blocks,
+    num_layers, versions, ...; what could not be read is absent."""
+
+    engine: str
+    effective: Table
+
+
+@kind("engine.failed")
+class EngineFailed:
+    """``stage``: "start", "prepare" or "run". ``error``: class name of base.errors."""
+
+    engine: str
+    stage: str
+    error: str
+    cause: str
+    log_tail: str
+
+
+@kind("engine.stop")
+class EngineStop:
+    engine: str
+    graceful: bool
+    stop_s: float
+
+
+# cells. A cell with cell.end in some attempt is finished; --resume does not run it again.
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfCell:
+    cell: str
+    engine: str
+    attempt: int
+
+
+@kind("cell.begin")
+class CellBegin(_OfCell):
+    pass
+
+
+@kind("cell.end")
+class CellEnd(_OfCell):
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfBaseline:
+    """The same for the two arms of the baseline engine."""
+
+    engine: str
+    engine_key: str
+    attempt: int
+
+
+@kind("baseline.begin")
+class BaselineBegin(_OfBaseline):
+    pass
+
+
+@kind("baseline.end")
+class BaselineEnd(_OfBaseline):
+    pass
+
+
+# arms
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfArm:
+    engine: str
+    cell: str | None
+    arm: Arm
+
+
+@kind("arm.begin")
+class ArmBegin(_OfArm):
+    pass
+
+
+@kind("arm.end")
+class ArmEnd(_OfArm):
+    pass
+
+
+@kind("expect.hit")
+class ExpectHit(_OfArm):
+    """Recorded before the request: tokens that must be served by vLLM's prefix cache (``local``) and by the connector
+    (``external``). ``digest``: sha256 of the prompt's token ids."""
+
+    prompt: int
+    tokens: int
+    local: int
+    external: int
+    digest: str
+
+
+@kind("request.sent")
+class RequestSent(_OfArm):
+    """On disk before the POST; without request.done or request.failed it is indeterminate. ``request``: unique id."""
+
+    request: str
+    prompt: int
+    params: Table | None
+    salt: str | None
+
+
+@kind("request.done")
+class RequestDone:
+    """``logprobs``: one per output token; ``top``: {"token_id:N": logprob} per output token; ``finish_reason`` as vLLM
+    gives it. For the reader alone: ``text``, per output token what became readable."""
+
+    request: str
+    token_ids: list[int]
+    logprobs: list[float] | None
+    top: list[dict[str, float] | None] | None
+    finish_reason: str | None
+    cached_tokens: int | None
+    sent_ns: int
+    first_ns: int
+    done_ns: int
+    text: list[str] = field(default_factory=list)
+
+
+@kind("request.failed")
+class RequestFailed:
+    request: str
+    error: str
+    message: str
+    status: int | None
+
+
+# before the arm it names: POST /reset_prefix_cache until success, and random values over all free blocks
+
+
+@kind("reset.local")
+class ResetLocal(_OfArm):
+    """``ok`` is None where vLLM does not tell."""
+
+    ok: bool | None
+    tries: int
+
+
+@kind("overwrite.free")
+class OverwriteFree(_OfArm):
+    ok: bool
+    blocks: int
+    seed: int
+
+
+# what is counted over one arm
+
+
+@dataclass(frozen=True)
+class Histogram:
+    sum_s: float
+    count: int
+
+
+@kind("metrics.delta")
+class MetricsDelta(_OfArm):
+    """Deltas by vLLM's names without prefix and _total: local_compute, local_cache_hit, external_kv_transfer,
+    prompt_tokens, external_queries, external_hits, preemptions; absent when the engine has no such series.
+    ``complete``: the count reached ``requests`` before the limit."""
+
+    requests: int
+    counters: dict[str, float]
+    ttft: Histogram
+    complete: bool
+    went_back: bool
+
+
+@kind("connector.evidence")
+class ConnectorEvidence(_OfArm):
+    """What the connector itself says. ``counters``: name -> delta, among them hit_tokens, miss_chunks, loaded_bytes,
+    stored_bytes, load_failures, store_failures, of them no_room. ``loads``: one per loaded request, with request,
+    tokens, storage_format, placement, load, overlap, places, layers, pending_at_forward, blocking_waits, failed.
+    ``errors``: the first of its own error lines."""
+
+    counters: Table
+    loads: list[Table]
+    errors: list[str] = field(default_factory=list)
+
+
+@kind("digest.taken")
+class DigestTaken(_OfArm):
+    """Digests of one request's KV in logical coordinates. ``values``: see inside/probe; None where an earlier event
+    has the same ``content``. ``prompt`` is None for a request that is not ours."""
+
+    request: str
+    prompt: int | None
+    when: Literal["computed", "loaded", "read"]
+    blocks: int
+    tokens: int
+    values: str | None
+    content: str | None = None
+
+
+@kind("digest.sample")
+class DigestSample(_OfArm):
+    request: str
+    prompt: int | None
+    layer: int
+    kv: int
+    head: int
+    block: int
+    expected: str
+    found: str
+
+
+@kind("digest.cost")
+class DigestCost(_OfArm):
+    """Seconds that hashing took in the worker during one arm."""
+
+    cost_s: float
+
+
+@kind("fault.fired")
+class FaultFired(_OfArm):
+    fault: str
+    count: int
+
+
+@kind("note")
+class Note:
+    """Something worth reading that no rule judges."""
+
+    text: str
+    engine: str | None = None

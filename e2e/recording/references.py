@@ -1,0 +1,71 @@
+"""What an event may speak of: engines, cells, requests, arms and attempts that an earlier one has introduced.
+
+A recording is written in the order in which things happen, so a name out of nowhere is damage; judged, it would only be
+evidence that nobody looks at.
+"""
+
+from __future__ import annotations
+
+from e2e.base.event import Event
+
+#: Last word -> first word, and what both must say alike.
+_ENDS = {
+    "cell.end": ("cell.begin", ("cell", "engine", "attempt")),
+    "baseline.end": ("baseline.begin", ("engine", "engine_key", "attempt")),
+    "arm.end": ("arm.begin", ("engine", "cell", "arm")),
+    "request.done": ("request.sent", ("request",)),
+    "request.failed": ("request.sent", ("request",)),
+}
+_BEGINS = {begin: keys for begin, keys in _ENDS.values()}
+
+
+class References:
+    """Takes the events of one recording in order."""
+
+    def __init__(self) -> None:
+        self._attempt = 0
+        self._last_ns = 0
+        self._engines: dict[object, tuple[object, object]] = {}
+        self._cells: set[object] = set()
+        self._open: set[tuple[object, ...]] = set()
+        self._requests: set[object] = set()
+
+    def add(self, event: Event) -> None:
+        """Raises ValueError saying what was never introduced."""
+        kind, data = event.kind, event.data
+        self._time(event)
+        if kind == "engine.start":
+            self._engines[data["engine"]] = (data["engine_key"], data["attempt"])
+        elif kind == "plan.cell":
+            self._cells.add(data["cell"])
+        if kind != "note" and data.get("engine", None) is not None and data["engine"] not in self._engines:
+            raise ValueError(f"names the engine {data['engine']!r}, which was never started")
+        if data.get("cell") is not None and data["cell"] not in self._cells:
+            raise ValueError(f"names the cell {data['cell']!r}, which was never planned")
+        self._span(kind, data)
+
+    def _time(self, event: Event) -> None:
+        if event.kind == "run.begin":
+            if event["attempt"] != self._attempt + 1:
+                raise ValueError(f"begins attempt {event['attempt']} after {self._attempt}")
+            self._attempt = event["attempt"]
+        elif event.t_ns < self._last_ns:
+            raise ValueError("happened before the line above it")
+        elif self._attempt and event.data.get("attempt", self._attempt) != self._attempt:
+            raise ValueError(f"belongs to attempt {event['attempt']} amid attempt {self._attempt}")
+        self._last_ns = event.t_ns
+
+    def _span(self, kind: str, data) -> None:
+        if kind in _BEGINS:
+            key = (kind, *(data[name] for name in _BEGINS[kind]))
+            if kind == "request.sent":
+                if data["request"] in self._requests:
+                    raise ValueError(f"sends the request {data['request']!r} once more")
+                self._requests.add(data["request"])
+            self._open.add(key)
+        elif kind in _ENDS:
+            begin, names = _ENDS[kind]
+            key = (begin, *(data[name] for name in names))
+            if key not in self._open:
+                raise ValueError(f"ends what did not begin: {', '.join(str(data[name]) for name in names)}")
+            self._open.remove(key)
