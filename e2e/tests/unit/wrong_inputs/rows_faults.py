@@ -23,10 +23,10 @@ _UNKNOWN = {
     "an unknown fault, with the name that was meant": ("bit_flp", "did you mean bit_flip?"),
     "a fault in capitals": ("BIT_FLIP", "did you mean bit_flip?"),
     "a fault with hyphens": ("zero-layer", "did you mean zero_layer?"),
-    "a fault that is like none": ("gremlin", "known are axes_swapped_index, bit_flip"),
-    "an empty fault": ("", "known are axes_swapped_index, bit_flip"),
+    "a fault that is like none": ("gremlin", "use axes_swapped_index, bit_flip"),
+    "an empty fault": ("", "use axes_swapped_index, bit_flip"),
     "two faults in one word": ("bit_flip,zero_layer", "give --fault once for each"),
-    "a fault by its class": ("A", "known are axes_swapped_index, bit_flip"),
+    "a fault by its class": ("A", "use axes_swapped_index, bit_flip"),
 }
 
 ROWS = (
