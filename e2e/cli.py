@@ -209,6 +209,16 @@ def doctor(connector_server: flags.ConnectorServer = None, engine_python: flags.
 
 
 @app.command()
+def setup(
+    vllm: flags.Vllm = None, venv: flags.Venv = None, device: flags.Device = None, dry_run: flags.DryRun = False
+) -> int:
+    """Make the environment that engines run in: vLLM for what this machine has, and the default model."""
+    from e2e.setup import setup as make
+
+    return make(device=device or "auto", vllm=vllm, venv=venv, dry_run=dry_run)
+
+
+@app.command()
 def night(folder: flags.NightFolder, history: flags.History = None) -> int:
     """Close a night of scripts/nightly: summary.md, issue.md, junit.xml, compared with earlier good nights."""
     from e2e.report.nightly_files import close_night

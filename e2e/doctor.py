@@ -5,7 +5,6 @@ Nothing is imported that could pull in torch, nothing is started but the questio
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import shutil
@@ -242,7 +241,7 @@ def look(*, server: str | None, engine_python: Path | None = None) -> Machine:
         gpu_error=gpu_error,
         vllm=engine_has.vllm,
         vllm_version=engine_has.vllm_version,
-        numa=_has_numa(),
+        numa=world.has_library("libnuma.so.1"),
         model_ready=(DEFAULT_CACHE / folder / "config.json").is_file(),
         model_package={package, "gguf"} <= engine_has.modules.keys(),
         docker=engine,
@@ -301,11 +300,3 @@ def _answers(argv: list[str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _has_numa() -> bool:
-    try:
-        ctypes.CDLL("libnuma.so.1")
-    except OSError:
-        return False
-    return True

@@ -107,5 +107,9 @@ PromptsDir = Annotated[
     typer.Option(help="Texts (*.txt) for the prompts instead of the shipped ones.", metavar="DIR"),
 ]
 EnginePython = Annotated[
-    str | None, typer.Option(help="The Python that has vLLM [default: the one that runs this].", metavar="PATH")
+    str | None,
+    typer.Option(help="The Python that has vLLM [default: this one, or that of maru-e2e setup].", metavar="PATH"),
 ]
+Vllm = Annotated[str | None, typer.Option(help="Another version of vLLM, such as 0.23.0.", metavar="VERSION")]
+Venv = Annotated[Path | None, typer.Option(help="The environment [default: one of the user].", metavar="DIR")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 from e2e.stack import interpreter
-from e2e.stack.owned import default_state_dir
+from e2e.stack.owned import default_data_dir, default_state_dir
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,6 +24,11 @@ def engine_python(given: Path | None) -> str:
     return interpreter.engine_python(given, environ=os.environ)
 
 
+def engine_environment_folder() -> Path:
+    """Where ``maru-e2e setup`` makes an environment when no other place is named."""
+    return interpreter.made_by_setup(default_data_dir(os.environ)).parents[1]
+
+
 def engine_candidate(given: Path | None) -> str:
     """The same, whatever it lacks."""
     return interpreter.candidate(given, environ=os.environ)
@@ -31,6 +37,15 @@ def engine_candidate(given: Path | None) -> str:
 def engine_environment(python: str) -> dict[str, str]:
     """What engines of this interpreter inherit."""
     return interpreter.engine_environment(python, environ=os.environ)
+
+
+def has_library(name: str) -> bool:
+    """Can the dynamic linker find it?"""
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
 
 
 def state_dir() -> Path:
