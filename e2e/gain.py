@@ -154,7 +154,10 @@ class _Gain:
 
     def planned(self, adapter: Adapter, key: str, cells: Sequence[Cell]) -> KeyPlan:
         """As for a run, with room for all prompts that run at once."""
-        made = plan(key, cells, settings=self.settings, adapter=adapter, model=self.facts, shared=shared_memory())
+        made = plan(
+            key, cells, settings=self.settings, adapter=adapter, model=self.facts, shared=shared_memory(),
+            most_tokens=self.facts and self.facts.max_tokens,
+        )  # fmt: skip
         if made.bytes_per_token and not self.settings.kv_cache_bytes:
             at_once = max(self.wanted.concurrency) * (max(made.lengths.lengths) + 2 * made.block_size)
             room = int(max(at_once, made.tokens) * KV_SPARE) * made.bytes_per_token

@@ -117,14 +117,22 @@ class KeyPlan:
 
 
 def plan(
-    key: str, cells: Sequence[Cell], *, settings: Settings, adapter: Adapter, model: ModelFacts | None, shared: Path
+    key: str,
+    cells: Sequence[Cell],
+    *,
+    settings: Settings,
+    adapter: Adapter,
+    model: ModelFacts | None,
+    shared: Path,
+    most_tokens: int | None = None,
 ) -> KeyPlan:
-    """``shared``: where pools lie. SettingsError for lengths that can't be had and for what has no room."""
+    """``shared``: where pools lie. ``most_tokens``: of prompt and answer together. SettingsError for lengths that can't
+    be had and for what has no room."""
     cell = cells[0]
     block_size = int(cell.get("block_size", 16))
     limits = [adapter.longest_prompt]
-    if model and model.max_tokens:
-        limits.append(model.max_tokens - settings.max_tokens)
+    if most_tokens:
+        limits.append(most_tokens - settings.max_tokens)
     solved = lengths.solve(
         adapter.hit_rule(cell, block_size=block_size),
         None if settings.attach else adapter.step(cell, block_size=block_size),
@@ -138,11 +146,11 @@ def plan(
     return planned
 
 
-def with_faults(
-    grid: Grid, *, settings: Settings, adapter: Adapter, model: ModelFacts | None, shared: Path, packed: bool
-) -> Grid:
-    """The same cells clean, each several times if asked for, and once more with every fault that can act there."""
-    planned = plan("", grid.cells[:1], settings=settings, adapter=adapter, model=model, shared=shared)
+def with_faults(grid: Grid, planned: KeyPlan, *, packed: bool) -> Grid:
+    """The same cells clean, each several times if asked for, and once more with every fault that can act there.
+    ``planned``: of any of its cells;
+    ``packed``: see ``Shape``."""
+    settings, adapter, model = planned.settings, planned.adapter, planned.model
     rule = planned.hit_rule()
     shape = Shape(
         packed=packed, kv_heads=model.kv_heads if model else 8,

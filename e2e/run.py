@@ -37,10 +37,10 @@ from e2e.replay.prompts import build_prompts, folder_tokenizer, read_documents
 from e2e.report import console, scoreboard
 from e2e.report.facts import facts
 from e2e.report.files import write_reports
-from e2e.report.progress import Progress
+from e2e.report.progress import Progress, said_if_slow
 from e2e.settings.settings import RECORDING, Settings
 from e2e.settings.world import commit, engine_environment, engine_python, environment, program, state_dir
-from e2e.stack.attach import AttachLauncher
+from e2e.stack.attach import Attached, AttachLauncher, look
 from e2e.stack.class_check import check_class
 from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.ledger import Ledger
@@ -69,11 +69,12 @@ def run(settings: Settings) -> int:
     )  # fmt: skip
     if why := None if settings.attach else missing(adapter, device=settings.device):
         raise SettingsError(f"connector {adapter.name}: {why}")
+    found = attached(settings)
     grid = expand(
         settings.selection,
         adapter,
         defaults=settings.axis_defaults,
-        fixed={**settings.axis_fixed, **attached(settings)},
+        fixed=fixed_axes(settings, found),
     ).require_cells()
     if settings.connector.endswith(".toml") and settings.launcher == "process":
         check_class(
@@ -83,9 +84,10 @@ def run(settings: Settings) -> int:
     model = "" if settings.attach else prepare_model(settings.model, python=python)
     facts_of_model = model_facts(model) if model else None
     known = {"settings": settings, "adapter": adapter, "model": facts_of_model, "shared": shared_memory()}
+    known["most_tokens"] = found.max_tokens if found else facts_of_model and facts_of_model.max_tokens
     if settings.self_test:
         packed = settings.device == "cpu" or packed_kv(installed(python).vllm_version)
-        grid = with_faults(grid, **known, packed=packed)
+        grid = with_faults(grid, plan("", grid.cells[:1], **known), packed=packed)
     before = read(settings.recording) if settings.resume else []
     done = finished(before, baseline=not settings.attach)
     todo = [cell for cell in grid.cells if cell.id not in done]
@@ -99,7 +101,7 @@ def run(settings: Settings) -> int:
     ):
         attempt = next_attempt(before)
         standing = Standing(journal.record, before=before, directory=settings.out, strict=settings.strict)
-        flow = Flow(settings, adapter, standing, progress, attempt, run_id, model, documents, ledger, python)
+        flow = Flow(settings, adapter, standing, progress, attempt, run_id, model, documents, ledger, python, found)
         flow.begin(grid, plans)
         for number, planned in enumerate(plans):
             progress.todo(steps_of(plans[number:], baseline=not settings.attach))
@@ -114,15 +116,19 @@ def steps_of(plans: Sequence[KeyPlan], *, baseline: bool) -> dict[str, int]:
     return {"start": keys * (2 if baseline else 1), "baseline": keys if baseline else 0, "cell": cells}
 
 
-def attached(settings: Settings) -> dict[str, object]:
-    """Axes that an engine of somebody else has fixed, as its worker tells; none where it can't be asked."""
+def attached(settings: Settings) -> Attached | None:
+    """The engine of somebody else, asked before anything is made."""
     if not settings.attach:
-        return {}
-    try:
-        (info, *_) = EngineClient(settings.attach).collective_rpc("rig_info")
-    except EngineError:
-        return {}
-    return {name: info[name] for name in ("layout", "block_size") if name in info}
+        return None
+    key = settings.api_key.get_secret_value() if settings.api_key else None
+    with said_if_slow(f"asking {settings.attach} ..."):
+        return look(settings.attach, api_key=key)
+
+
+def fixed_axes(settings: Settings, found: Attached | None) -> dict[str, object]:
+    """Axes that the attention backend has fixed, or an engine of somebody else, as its worker tells."""
+    told = {name: found.info[name] for name in ("layout", "block_size") if name in found.info} if found else {}
+    return {**settings.axis_fixed, **told}
 
 
 def report(folder: Path, *, strict: bool) -> int:
@@ -171,6 +177,7 @@ class Flow:
     documents: Sequence[str]
     ledger: Ledger
     python: str = sys.executable
+    attached: Attached | None = None
     started: int = 0
 
     @property
@@ -269,7 +276,8 @@ class Flow:
 
     def _observed(self, plan: KeyPlan, spec: EngineSpec, engine: Engine, services: Services) -> Live:
         """Asks a ready engine what it is, builds the key's prompts if they aren't yet, and warms it up."""
-        client = EngineClient(engine.url, timeout_s=self.settings.request_limit_s)
+        key = self.attached.api_key if self.attached else None
+        client = EngineClient(engine.url, timeout_s=self.settings.request_limit_s, api_key=key)
         build = spec.connector.build if spec.connector else {}
         config = observe_engine(client, spec.name, self.record, build=build)
         check_room(plan, config["effective"])
@@ -301,8 +309,8 @@ class Flow:
         return reader(spec.connector.witness, log_path=engine.log_path, effective=effective)
 
     def _launcher(self) -> Launcher:
-        if self.settings.attach:
-            return AttachLauncher(url=self.settings.attach, attempt=self.attempt)
+        if self.attached:
+            return AttachLauncher(self.attached, attempt=self.attempt)
         if self.settings.launcher == "docker":
             from e2e.stack.container import ContainerLauncher  # the Docker client takes half a second to import
 

@@ -28,9 +28,9 @@ _RESET_PAUSE_S = 0.25
 
 class EngineClient:
     """``url``: without path, such as http://127.0.0.1:8000. ``timeout_s``: limit of one call unless it names its own.
-    Usable from several threads."""
+    ``api_key``: sent with every call. Usable from several threads."""
 
-    def __init__(self, url: str, *, timeout_s: float = 120.0) -> None:
+    def __init__(self, url: str, *, timeout_s: float = 120.0, api_key: str | None = None) -> None:
         if not url.startswith(("http://", "https://")):
             raise SettingsError(f"The engine's address {url!r} is no URL; use http://HOST:PORT.")
         self.url = url.rstrip("/")
@@ -39,6 +39,8 @@ class EngineClient:
         self._session.trust_env = False  # no proxy or netrc from the environment: settings/ alone reads that
         # A kept connection that the server drops just as it is used looks like a crash; a new one costs 0.1 ms.
         self._session.headers["Connection"] = "close"
+        if api_key:
+            self._session.headers["Authorization"] = f"Bearer {api_key}"
 
     def complete(
         self,
@@ -119,14 +121,6 @@ class EngineClient:
         body = {"method": method, "args": list(args), "kwargs": {}, "timeout": limit_s}
         with self._answer("POST", "/collective_rpc", f"calling {method}", limit_s + 5, json=body) as response:
             return _json(response).get("results") or []
-
-    def health(self, *, limit_s: float = 5.0) -> bool:
-        """Does it answer /health with 200? Never raises."""
-        try:
-            with self._answer("GET", "/health", "checking its health", limit_s):
-                return True
-        except (EngineAnswer, EngineCrashed, EngineTimeout):
-            return False
 
     def server_info(self) -> dict[str, object]:
         """vLLM's configuration as the API process sees it; needs VLLM_SERVER_DEV_MODE=1."""

@@ -3,6 +3,8 @@ terminal also a line that tells what is going on right now."""
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -112,6 +114,18 @@ class Progress:
     def _print(self, line: Text) -> None:
         """Never folded: a cell's id must be whole wherever it is copied from."""
         (self._bar.console if self._bar else self._on).print(line, soft_wrap=True)
+
+
+@contextmanager
+def said_if_slow(text: str, *, after_s: float = 1.0) -> Iterator[None]:
+    """On stderr, when what is inside takes longer than a reader would wait without a word."""
+    timer = threading.Timer(after_s, lambda: print(plain(text), file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _bar(on: Console, left: Callable[[], str]) -> Bar:

@@ -1,8 +1,10 @@
-"""An engine that somebody else runs: we look, ask and leave it alone."""
+"""An engine that somebody else runs: we ask what it is before anything else, look at it and leave it alone."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,36 +13,117 @@ import requests
 from e2e.base.errors import EngineCrashed, EngineTimeout, UsageError
 from e2e.base.event import Record
 from e2e.stack import probe
-from e2e.stack.spec import EngineSpec
+from e2e.stack.probe import Answer
+from e2e.stack.spec import EXTENSION, EngineSpec
 from e2e.stack.waits import Outcome, wait
+
+#: For each question of the first look. Seconds.
+LOOK_LIMIT_S = 10.0
+DEV_MODE, WORKER = "VLLM_SERVER_DEV_MODE=1", f"--worker-extension-cls {EXTENSION}"
+
+
+@dataclass(frozen=True)
+class Attached:
+    """What an engine answered. ``max_tokens``: prompt and answer together, None when unsaid. ``info``: what the rig's
+    extension tells in its first worker, as in event ``engine.config``."""
+
+    url: str
+    api_key: str | None
+    model: str
+    max_tokens: int | None
+    info: Mapping[str, object] = field(default_factory=dict)
+
+
+def look(url: str, *, api_key: str | None = None, limit_s: float = LOOK_LIMIT_S) -> Attached:
+    """Is a vLLM there that the rig can use? ``url``: base address, with or without ``/v1``. UsageError when nobody or
+    something else answers, when a key is needed, and when dev routes or the worker extension are missing: then no cell
+    could pass. Nothing in the engine changes."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--attach {url!r} is no address; give one like http://127.0.0.1:8000.")
+    look = _Look(url.rstrip("/").removesuffix("/v1"), api_key, limit_s)
+    look.must_be_vllm()
+    model, max_tokens = look.served()
+    return Attached(look.url, api_key, model, max_tokens, look.worker())
+
+
+@dataclass(frozen=True)
+class _Look:
+    url: str
+    api_key: str | None
+    limit_s: float
+
+    def _ask(self, path: str, **options: object) -> Answer:
+        try:
+            answer = probe.ask(self.url + path, api_key=self.api_key, limit_s=self.limit_s, **options)
+        except requests.Timeout as error:
+            raise UsageError(
+                f"{self.url} did not answer {path} within {self.limit_s:g} s; see in its log whether it is stuck, or "
+                "correct --attach."
+            ) from error
+        except requests.ConnectionError as error:
+            if isinstance(error, requests.exceptions.SSLError):
+                raise UsageError(f"{self.url} does not speak TLS as it should; give http:// or mend it.") from error
+            raise UsageError(f"nobody answers at {self.url}; start the engine or correct --attach.") from error
+        except (requests.RequestException, OSError, ValueError) as error:
+            raise self._no_vllm(path, "what is no HTTP") from error
+        if answer.status in (401, 403):
+            cure = "it refuses the one that was given" if self.api_key else "give --api-key, or MARU_E2E_API_KEY"
+            raise UsageError(f"the engine at {self.url} needs a key (HTTP {answer.status}); {cure}.")
+        return answer
+
+    def _no_vllm(self, path: str, found: str) -> UsageError:
+        return UsageError(
+            f"{self.url} is no vLLM: {path} answered with {found}; give the address of vLLM's own server to --attach."
+        )
+
+    def must_be_vllm(self) -> None:
+        answer = self._ask("/version")
+        if answer.status != 200:
+            raise self._no_vllm("/version", f"HTTP {answer.status}")
+        if not isinstance(answer.fields().get("version"), str):
+            raise self._no_vllm("/version", "something else")
+
+    def served(self) -> tuple[str, int | None]:
+        """Name and limit in tokens of the first model."""
+        answer = self._ask("/v1/models")
+        try:
+            first = answer.fields()["data"][0]
+            limit = first.get("max_model_len")
+            return str(first["id"]), limit if isinstance(limit, int) else None
+        except (LookupError, TypeError, AttributeError) as error:
+            raise self._no_vllm("/v1/models", f"HTTP {answer.status} and no model") from error
+
+    def worker(self) -> Mapping[str, object]:
+        """What the rig's extension tells. A route that only takes POST answers 405 to a GET, a missing one 404."""
+        body = {"method": "rig_info", "args": [], "kwargs": {}, "timeout": self.limit_s}
+        if self._ask("/reset_prefix_cache").status == 404 or self._ask("/collective_rpc").status == 404:
+            raise UsageError(
+                f"the engine at {self.url} was started without its dev routes, so no cell could pass; start it with "
+                f"{DEV_MODE} in its environment and {WORKER}."
+            )
+        answer = self._ask("/collective_rpc", verb="POST", content=body)
+        results = answer.fields().get("results")
+        if answer.status == 200 and isinstance(results, list) and results and isinstance(results[0], dict):
+            return results[0]
+        raise UsageError(
+            f"the engine at {self.url} has no worker extension of the rig (HTTP {answer.status}), so no cell could "
+            f"pass; start it with {WORKER}, and with this package where its Python finds it."
+        )
 
 
 class AttachLauncher:
-    """``url``: base address, with or without ``/v1``. ``attempt``: of this run."""
+    """``attempt``: of this run."""
 
-    def __init__(self, *, url: str, attempt: int = 1) -> None:
-        """Raises UsageError for what is no http(s) address."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"--attach {url!r} is no address; give one like http://127.0.0.1:8000.")
-        self.url = url.rstrip("/").removesuffix("/v1")
-        self.attempt = attempt
+    def __init__(self, found: Attached, *, attempt: int = 1) -> None:
+        self.found, self.attempt = found, attempt
 
     def start(self, spec: EngineSpec, *, log_path: Path | None = None, record: Record) -> AttachedEngine:
-        """Raises UsageError when nobody answers there, or one that is no OpenAI server, or whose limits are below
-        the spec's."""
         record(
-            "engine.start",
-            engine=spec.name,
-            engine_key=spec.engine_key,
-            role=spec.role,
-            attempt=self.attempt,
-            argv=[],
-            launcher="attach",
-            log=None,
-            url=self.url,
-        )
-        return AttachedEngine(self.url, spec, record=record)
+            "engine.start", engine=spec.name, engine_key=spec.engine_key, role=spec.role, attempt=self.attempt, argv=[],
+            launcher="attach", log=None, url=self.found.url,
+        )  # fmt: skip
+        return AttachedEngine(self.found, spec, record=record)
 
 
 class AttachedEngine:
@@ -48,33 +131,11 @@ class AttachedEngine:
 
     log_path = None
 
-    def __init__(self, url: str, spec: EngineSpec, *, record: Record) -> None:
-        self.name, self.url, self._record = spec.name, url, record
+    def __init__(self, found: Attached, spec: EngineSpec, *, record: Record) -> None:
+        self.name, self.url, self.model, self._api_key = spec.name, found.url, found.model, found.api_key
+        self._record = record
         self._failed = self._stopped = False
         self._began_ns = time.monotonic_ns()
-        self.model = self._served_model(spec)
-
-    def _served_model(self, spec: EngineSpec) -> str:
-        where = f"{self.url}/v1/models"
-        try:
-            answer = probe.get(where)
-            answer.raise_for_status()
-            served = answer.json()["data"][0]
-            model, limit = str(served["id"]), served.get("max_model_len")
-        except requests.ConnectionError as error:
-            raise UsageError(f"nobody answers at {self.url}; start the engine or correct --attach.") from error
-        except requests.Timeout as error:
-            raise UsageError(
-                f"{where} did not answer within {probe.LIMIT_S:.0f} s; is the engine busy or stuck?"
-            ) from error
-        except (requests.RequestException, LookupError, TypeError, ValueError) as error:
-            raise UsageError(f"{self.url} is no OpenAI server: {where} answered with something else.") from error
-        if limit and spec.max_model_len and limit < spec.max_model_len:
-            raise UsageError(
-                f"the engine at {self.url} takes {limit} tokens and {spec.max_model_len} are needed; ask for shorter "
-                "prompts with --lengths."
-            )
-        return model
 
     def wait_ready(self, limit_s: float) -> None:
         if wait(self.alive, limit_s=limit_s) is not Outcome.READY:
@@ -83,7 +144,7 @@ class AttachedEngine:
         self._record("engine.ready", engine=self.name, start_s=(time.monotonic_ns() - self._began_ns) / 1e9)
 
     def alive(self) -> bool:
-        return probe.is_healthy(self.url)
+        return probe.is_healthy(self.url, api_key=self._api_key)
 
     def check(self, *, settle_s: float = 0.0) -> None:
         if settle_s:

@@ -1,27 +1,56 @@
-"""One GET of an engine; an engine on this machine is never asked through a proxy."""
+"""One question to an engine, answered within a limit; an engine on this machine is never asked through a proxy."""
 
 from __future__ import annotations
 
 import ipaddress
+import json
+import time
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import requests
 
 #: Longer than this is no answer. Seconds.
 LIMIT_S = 5.0
+#: More than this is no answer of an engine. Bytes.
+MOST_BYTES = 4 << 20
 
 
-def get(url: str) -> requests.Response:
-    """Raises requests.RequestException."""
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: bytes
+
+    def fields(self) -> dict[str, object]:
+        """The JSON object that it is, or {}."""
+        try:
+            found = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+def ask(
+    url: str, *, verb: str = "GET", content: object = None, api_key: str | None = None, limit_s: float = LIMIT_S
+) -> Answer:
+    """``content``: sent as JSON. Raises requests.RequestException; Timeout also for an answer that does not end."""
+    deadline_s = time.monotonic() + limit_s
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     with requests.Session() as session:
         session.trust_env = not is_loopback(url)
-        return session.get(url, timeout=LIMIT_S)
+        with session.request(verb, url, json=content, headers=headers, timeout=limit_s, stream=True) as response:
+            body = b""
+            for piece in response.iter_content(1 << 16):
+                body += piece
+                if time.monotonic() > deadline_s or len(body) > MOST_BYTES:
+                    raise requests.Timeout(f"{url} did not come to an end")
+            return Answer(response.status_code, body)
 
 
-def is_healthy(url: str) -> bool:
+def is_healthy(url: str, *, api_key: str | None = None) -> bool:
     """``url``: the engine's base address."""
     try:
-        return get(f"{url}/health").status_code == 200
+        return ask(f"{url}/health", api_key=api_key).status == 200
     except requests.RequestException:
         return False
 
