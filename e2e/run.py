@@ -76,7 +76,7 @@ def run(settings: Settings) -> int:
         defaults=settings.axis_defaults,
         fixed=fixed_axes(settings, found),
     ).require_cells()
-    if settings.connector.endswith(".toml") and settings.launcher == "process":
+    if settings.connector.endswith(".toml") and starts:
         check_class(
             adapter.config(grid.cells[0], pool_dir="", block_size=16), python=python, environ=engine_environment(python)
         )

@@ -190,12 +190,6 @@ def test_rpc_sends_positional_arguments_and_its_own_limit():
     assert seen.requests[0][2] == {"method": "rig_overwrite_free_blocks", "args": [7], "kwargs": {}, "timeout": 9}
 
 
-def test_health_never_raises():
-    with serve(lambda handler, _: send(handler, status=503)) as (url, _):
-        assert EngineClient(url).health() is False
-    assert EngineClient(url).health(limit_s=0.5) is False
-
-
 @pytest.mark.parametrize("url", ["localhost:8000", "http://[::1"])
 def test_an_address_that_is_none_is_refused(url):
     with pytest.raises(SettingsError, match="use http://HOST:PORT"):
@@ -208,3 +202,12 @@ def test_the_wrong_kind_of_server_is_named():
         pytest.raises(EngineAnswer, match="is it a vLLM server"),
     ):
         EngineClient(url).version()
+
+
+def test_a_key_goes_with_every_call():
+    with serve(lambda handler, _: send(handler, b'{"version": "0.32.0", "tokens": []}')) as (url, seen):
+        keyed = EngineClient(url, api_key="sk-1")
+        keyed.version()
+        keyed.tokenize("x")
+        EngineClient(url).version()
+    assert [headers.get("Authorization") for _, headers, _ in seen.requests] == ["Bearer sk-1", "Bearer sk-1", None]

@@ -13,8 +13,8 @@ INFO = {"results": [{"layout": "NHD", "block_size": 16}]}
 ENGINE = {"/version": {"version": "0.32.0"}, "/v1/models": MODELS, "/reset_prefix_cache": None, "/collective_rpc": INFO}
 NO_DEV = {path: ENGINE[path] for path in ("/version", "/v1/models")}
 ROLES = {
-    "braces": dict.fromkeys(ENGINE, {}),
-    "list": dict.fromkeys(ENGINE, []),
+    "braces": {path: {} for path in ENGINE},
+    "list": {path: [] for path in ENGINE},
     "html": dict.fromkeys(ENGINE, b"<html><h1>It works!</h1></html>"),
     "deep": dict.fromkeys(ENGINE, b"[" * 100_000),
     "binary": dict.fromkeys(ENGINE, bytes(range(256))),
