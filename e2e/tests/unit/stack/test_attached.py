@@ -114,7 +114,7 @@ def test_an_answer_that_does_not_end_is_given_up_too(monkeypatch):
         server.handle_error = lambda *about: None
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        with pytest.raises(UsageError, match="did not answer /version within 0.4 s"):
+        with pytest.raises(UsageError, match=r"did not answer /version within 0\.4 s"):
             look(url, limit_s=0.4)
         monkeypatch.setattr(probe, "MOST_BYTES", 3000)
         with pytest.raises(UsageError, match="did not answer /version"):
