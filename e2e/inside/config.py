@@ -6,11 +6,11 @@ does nothing makes a test that proves nothing.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from e2e.base.spelling import hint
 from e2e.inside import faults
 
 #: Maru's keys that mean nothing for a double without servers: taken, named in the log, without effect.
@@ -106,10 +106,8 @@ def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
         elif key in USED or key in INERT:
             values[key] = value
         else:
-            near = difflib.get_close_matches(key, [*USED, *INERT, *REFUSED_UNLESS], n=1)
-            known = sorted([*USED, *INERT, *REFUSED_UNLESS])
-            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}."
-            raise ValueError(f"kv_connector_extra_config has the unknown key {key!r}{hint}")
+            meant = hint(key, sorted([*USED, *INERT, *REFUSED_UNLESS]))
+            raise ValueError(f"kv_connector_extra_config has the unknown key {key!r}; {meant}")
     if not values.get("embedded_pool_dir"):
         raise ValueError("embedded_pool_dir is missing: name a folder that scheduler and worker can both write to.")
     chunk = _whole(values, "maru_kv_chunk_tokens", 256)

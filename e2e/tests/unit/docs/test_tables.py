@@ -23,6 +23,7 @@ from e2e.grid.axes import AXES, Axis
 from e2e.grid.cells import expand
 from e2e.grid.selection import GRIDS, Selection
 from e2e.inside import config
+from e2e.judge.classify import PATTERNS
 
 DOCS = ROOT / "docs"
 
@@ -88,6 +89,10 @@ def test_faults():
 def test_reasons():
     table = [(row[0], row[1]) for row in rows("report.md", "reason")]
     assert sorted(table) == sorted((reason.slug, reason.verdict.value) for reason in Reason)
+
+
+def test_patterns():
+    assert sorted(row[0] for row in rows("report.md", "pattern")) == sorted(PATTERNS)
 
 
 def test_verdicts():
