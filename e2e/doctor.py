@@ -36,7 +36,7 @@ TRAPS: tuple[tuple[tuple[int, int], tuple[int, int], str], ...] = (
     ((0, 14), (0, 15), "counts no prompt tokens by source, so hits are believed by one counter less"),
     ((0, 14), (0, 25), "does not say whether /reset_prefix_cache did anything: the next arm's hits tell"),
     ((0, 14), (0, 22), "keeps K and V on the first axis: example is a safe control only from 0.23 on"),
-    ((0, 23), (0, 33), "moved the K/V axis: Maru of July 2026 stores nothing useful on it"),
+    ((0, 23), (0, 25), "moved the K/V axis: Maru of July 2026 stores nothing useful on it"),
     ((0, 26), (0, 33), "packs K and V into one view: Maru's kernels are never reached, and NHD is the strided layout"),
     ((0, 29), (0, 33), "starts asynchronous loads after the forward: a connector must wait in every layer"),
     ((0, 33), (0, 33), "deprecates the module that engines are started by"),
@@ -188,8 +188,11 @@ def _maru(at: Machine) -> Iterator[Line]:
     yield Line("ok", "Maru", f"{build['version']}, commit {str(build['commit'])[:12]}, {build['line']} line")
     if not at.maru.kernels:
         yield Line("note", "Maru", "its kernels are not built: loads are placed by indexing")
-    if at.maru.july and (at.vllm_version or (0, 0)) >= (0, 23):
-        yield Line("no", "Maru", "this Maru stores nothing useful on vLLM 0.23 or newer", "take a newer Maru")
+    if at.maru.july and (0, 23) <= (at.vllm_version or (0, 0)) < (0, 26):
+        cure = "take vLLM 0.26 or newer, or a newer Maru"
+        yield Line("no", "Maru", "this Maru stores nothing useful on vLLM 0.23 to 0.25", cure)
+    elif at.maru.july and at.gpus and (at.vllm_version or (0, 0)) >= (0, 26):
+        yield Line("note", "Maru", "this Maru reads one backend's view here: give --attention TRITON_ATTN")
     if at.server:
         return
     lacking = [name for name, there in at.maru_programs.items() if not there]

@@ -73,10 +73,20 @@ def test_traps_of_the_installed_version(version, word, absent):
     assert not any(absent in note for note in notes)
 
 
-def test_maru_of_july_is_useless_on_a_newer_vllm():
-    assert any("stores nothing useful" in line.says and line.state == "no" for line in lines(maru=JULY))
-    older = lines(maru=JULY, vllm=("vllm", "0.22.1"), vllm_version=(0, 22), gpus=("H200",))
-    assert not any("stores nothing useful" in line.says for line in of(older, "Maru"))
+@pytest.mark.parametrize(
+    ("version", "gpus", "words"),
+    [
+        ((0, 22), ("H200",), []),
+        ((0, 23), ("H200",), ["stores nothing useful"]),
+        ((0, 25), ("H200",), ["stores nothing useful"]),
+        ((0, 26), ("H200",), ["--attention TRITON_ATTN"]),
+        ((0, 32), (), []),
+    ],
+)
+def test_what_maru_of_july_makes_of_a_version(version, gpus, words):
+    found = of(lines(maru=JULY, vllm=("vllm", "x"), vllm_version=version, gpus=gpus), "Maru")
+    told = [word for word in ("stores nothing useful", "--attention TRITON_ATTN") for x in found if word in x.says]
+    assert told == words
 
 
 def test_servers_of_maru():
