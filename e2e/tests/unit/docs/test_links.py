@@ -29,6 +29,27 @@ def test_named_files_are_there(page: Page):
 
 
 @pytest.mark.parametrize("page", _EACH)
+def test_named_python_is_there(page: Page):
+    text = page.path.read_text(encoding="utf-8")
+    assert [name for name in re.findall(r"\be2e(?:\.\w+)+(?!\.?\w|/)", text) if not _python(name)] == []
+
+
+def _python(name: str) -> bool:
+    """Is it a module, or a word of one? Nothing is imported: what runs inside engines needs vLLM."""
+    *folders, last = name.split(".")
+    inside = ROOT.joinpath(*folders)
+    files = [path for path in (inside.with_suffix(".py"), inside / "__init__.py") if path.is_file()]
+    if (inside / last).is_dir() or (inside / f"{last}.py").is_file():
+        return True
+    return any(re.search(rf"^(?:class|def) {last}\b|^{last}\b", path.read_text(), re.MULTILINE) for path in files)
+
+
+@pytest.mark.parametrize("name", ["e2e.inside.no_such_module", "e2e.inside.extension.NoSuchClass"])
+def test_python_that_is_not_there_is_found(name: str):
+    assert not _python(name)
+
+
+@pytest.mark.parametrize("page", _EACH)
 def test_a_page_has_one_title_and_is_short(page: Page):
     lines = page.path.read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 300
