@@ -18,14 +18,19 @@ from e2e.base.connector import ConnectorConfig
 from e2e.base.errors import RigError, SettingsError
 from e2e.connectors.table import load
 from e2e.grid.cells import expand
-from e2e.settings import words
+from e2e.settings.commands import RunFlags
 from e2e.settings.resolve import resolve_selection
+from e2e.settings.sources import read
 from e2e.stack.model import prepare_model
 from e2e.stack.spec import EngineSpec
 
 AXES = {
     "layout": "NHD", "storage_format": "chunkwise", "overlap": "off", "placement": "index",
     "chunk_tokens": "256", "block_size": "16", "dtype": "",
+}  # fmt: skip
+#: A setting of a run -> the variable that gives it here.
+NAMES = {
+    "device": "DEVICE", "attention": "ATTENTION", "pool_bytes": "POOL_SIZE", "kv_cache_bytes": "KV_CACHE_SIZE"
 }  # fmt: skip
 
 
@@ -34,9 +39,11 @@ def engine_spec(environ: Mapping[str, str], *, pool: Path) -> EngineSpec:
     cell = ",".join(
         f"{axis}={value}" for axis, default in AXES.items() if (value := environ.get(axis.upper()) or default)
     )
-    flags = {name: environ[name.upper()] for name in ("device", "attention") if environ.get(name.upper())}
-    settings = resolve_selection({"cell": [cell], **flags})
-    adapter = load("embedded", pool_bytes=words.size("POOL_SIZE", environ.get("POOL_SIZE") or "2G"))
+    given = {field: environ[name] for field, name in NAMES.items() if environ.get(name)}
+    defaults = {"pool_bytes": "2G", "kv_cache_bytes": "1G"}
+    flags = read(RunFlags, {"cells": [cell], **defaults, **given}, where=lambda field: NAMES.get(field, "engine"))
+    settings = resolve_selection(flags)
+    adapter = load("embedded", pool_bytes=settings.pool_bytes)
     (found,) = expand(
         settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed
     ).require_cells().cells  # fmt: skip
@@ -53,7 +60,7 @@ def engine_spec(environ: Mapping[str, str], *, pool: Path) -> EngineSpec:
         attention=settings.attention,
         max_model_len=_tokens(environ.get("MAX_MODEL_LEN") or "2048"),
         max_num_batched_tokens=adapter.step(found, block_size=block_size),
-        kv_cache_memory_bytes=words.size("KV_CACHE_SIZE", environ.get("KV_CACHE_SIZE") or "1G"),
+        kv_cache_memory_bytes=settings.kv_cache_bytes,
         connector=_chosen_for_all(adapter.config(found, pool_dir=str(pool), block_size=block_size), found),
         # what allows to attach: resets and evidence go through vLLM's development endpoints
         env={"VLLM_SERVER_DEV_MODE": "1"},

@@ -1,231 +1,202 @@
-"""The command line: settings in, exit code out. Whatever goes wrong becomes one sentence and an exit code."""
+"""The command line: settings in, exit code out. Whatever goes wrong becomes one sentence and an exit code.
+
+A flag is added as a field: of a group in ``settings.settings`` when a run has it (it is recorded then), or of a
+command's own class in ``settings.commands``. Name, words, default, help, variable and key of a file stand there and
+nowhere else. A command is a function here that takes its class as ``flags``.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Annotated, Literal, NoReturn
 
-import typer
+from cyclopts import App, CycloptsError, Parameter
 
 from e2e.base.connector import Adapter
-from e2e.base.errors import EXIT_RIG, EXIT_USAGE, RigError, Stopped, UsageError
+from e2e.base.errors import EXIT_PASS, EXIT_RIG, EXIT_USAGE, RigError, SettingsError, Stopped, UsageError
 from e2e.connectors.table import load
-from e2e.grid.cells import Grid, engine_key, expand
+from e2e.grid.cells import Grid, Invalid, engine_key, expand
 from e2e.recording.reader import is_there
 from e2e.settings import device as devices
-from e2e.settings import flags, words
+from e2e.settings.commands import (
+    DoctorFlags,
+    FaultFlags,
+    GainFlags,
+    JudgeFlags,
+    NightFlags,
+    PlacementFlags,
+    RunFlags,
+    SetupFlags,
+)
+from e2e.settings.flags import FLAT, PREFIX
 from e2e.settings.resolve import resolve, resolve_selection
 from e2e.settings.settings import RECORDING
+from e2e.settings.sources import SOURCES, refusal, unknown_variables
+from e2e.streams import forgive
 
 PROGRAM = "maru-e2e"
 EXIT_INTERRUPTED = 130
-app = typer.Typer(
+app = App(
     name=PROGRAM,
-    help="Proves that a KV-cache connector's cached rerun came from its cache and is what the engine would compute.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    help="Proves that a KV-cache connector's cached rerun came from its cache and is what the engine would compute.\n\n"
+    "Every flag is also a variable, as MARU_E2E_MAX_TOKENS, and those of a run are keys of a file of --config. "
+    "Flags win over variables, and variables over the file.",
+    help_format="plaintext",
+    version=lambda: version(PROGRAM),
+    config=SOURCES,
 )
-_folders: list[Path] = []
 
 
-@app.command()
-def run(
-    grid: flags.Grid = None,
-    cell: flags.Cells = None,
-    connector: flags.Connector = None,
-    connector_server: flags.ConnectorServer = None,
-    attach: flags.Attach = None,
-    lengths: flags.Lengths = None,
-    resume: flags.Resume = False,
-    out: flags.Out = None,
-    model: flags.Model = None,
-    strict: flags.Strict = None,
-    device: flags.Device = None,
-    attention: flags.Attention = None,
-    pool_size: flags.PoolSize = None,
-    kv_cache_size: flags.KvCacheSize = None,
-    max_tokens: flags.MaxTokens = None,
-    start_limit_s: flags.StartLimit = None,
-    request_limit_s: flags.RequestLimit = None,
-    digests: flags.Digests = None,
-    prompts: flags.Prompts = None,
-    launcher: flags.LaunchWith = None,
-    image: flags.Image = None,
-    api_key: flags.ApiKey = None,
-    prompts_dir: flags.PromptsDir = None,
-    engine_python: flags.EnginePython = None,
-) -> int:
+@dataclass
+class Call:
+    """One command line under way: its words, and the folder that it writes to as soon as that is known."""
+
+    argv: tuple[str, ...]
+    folder: Path | None = None
+
+
+Ours = Annotated[Call, Parameter(parse=False)]
+
+
+@app.command
+def run(*, flags: Annotated[RunFlags | None, FLAT] = None, call: Ours) -> int:
     """Replay prompts over a grid of settings on real engines and judge every cell.
 
     Exit codes: 0 all pass, 1 corrupt, 2 usage, 3 inconclusive, 4 engine error, 70 the rig's own error.
     """
-    settings = resolve(locals(), argv=sys.argv[1:])
-    _folders.append(settings.out)
+    settings = resolve(flags or RunFlags(), argv=call.argv)
+    call.folder = settings.out
     from e2e.run import run as run_all
 
     return run_all(settings)
 
 
-@app.command()
-def faults(
-    fault: flags.Faults = None,
-    rounds: flags.Rounds = None,
-    grid: flags.Grid = None,
-    cell: flags.Cells = None,
-    connector: flags.Connector = None,
-    resume: flags.Resume = False,
-    out: flags.Out = None,
-    model: flags.Model = None,
-    device: flags.Device = None,
-    attention: flags.Attention = None,
-    lengths: flags.Lengths = None,
-    prompts: flags.Prompts = None,
-    max_tokens: flags.MaxTokens = None,
-    digests: flags.Digests = None,
-    prompts_dir: flags.PromptsDir = None,
-    engine_python: flags.EnginePython = None,
-) -> int:
+@app.command
+def faults(*, flags: Annotated[FaultFlags | None, FLAT] = None, call: Ours) -> int:
     """Can the rig see it? Plant faults in every cell beside clean twins, and print the scoreboard.
 
     Exit codes: 0 every fault caught and no false alarm, 1 a fault missed or a false alarm, else as in run.
     """
-    wanted = {**locals(), "self_test": True, "prompts": prompts or 2, "max_tokens": max_tokens or 4}
-    settings = resolve(wanted, argv=sys.argv[1:])
-    _folders.append(settings.out)
+    settings = resolve(flags or FaultFlags(), argv=call.argv, self_test=True)
+    call.folder = settings.out
     from e2e.run import run as run_all
 
     return run_all(settings)
 
 
-@app.command()
-def gain(
-    axis: flags.Axis = None,
-    a: flags.SpecA = None,
-    b: flags.SpecB = None,
-    concurrency: flags.AtOnce = None,
-    repeats: flags.Repeats = 10,
-    rounds: flags.GainRounds = 2,
-    cell: flags.Cells = None,
-    connector: flags.Connector = None,
-    lengths: flags.Lengths = None,
-    out: flags.Out = None,
-    model: flags.Model = None,
-    device: flags.Device = None,
-    attention: flags.Attention = None,
-    pool_size: flags.PoolSize = None,
-    kv_cache_size: flags.KvCacheSize = None,
-    start_limit_s: flags.StartLimit = None,
-    request_limit_s: flags.RequestLimit = None,
-    judge: flags.JudgeOnly = None,
-    prompts_dir: flags.PromptsDir = None,
-    engine_python: flags.EnginePython = None,
-) -> int:
+@app.command
+def gain(*, flags: Annotated[GainFlags | None, FLAT] = None, call: Ours) -> int:
     """Is a change worth it? Two settings or two connectors, measured in turn and judged against the noise.
 
     Exit codes as of run: 0 with a figure for every branch, 3 where there is none.
     """
-    given = dict(locals())
+    flags = flags or GainFlags()
     from e2e import gain as rooms
 
-    if judge:
-        if not is_there(judge / RECORDING):
-            raise UsageError(f"{judge} holds no {RECORDING}; give the folder of a comparison.")
-        return rooms.report(judge)
-    if bool(a) != bool(b):
+    if flags.judge:
+        return rooms.report(_recorded(flags.judge, "a comparison"))
+    if bool(flags.a) != bool(flags.b):
         raise UsageError("--a and --b go together; give both.")
-    at_once = (1, 8) if concurrency is None else words.lengths(concurrency, flag="--concurrency")
     wanted = rooms.Wanted(
-        axis=axis[0] if axis else None, values=axis[1:] if axis else (), specs=(a, b) if a and b else (),
-        concurrency=at_once, repeats=repeats, rounds=rounds,
+        axis=flags.axis[0] if flags.axis else None, values=flags.axis[1:] if flags.axis else (),
+        specs=(flags.a, flags.b) if flags.a and flags.b else (),
+        concurrency=flags.concurrency, repeats=flags.repeats, rounds=flags.rounds,
     )  # fmt: skip
-    settings = resolve(given, argv=sys.argv[1:])
-    _folders.append(settings.out)
+    settings = resolve(flags, argv=call.argv)
+    call.folder = settings.out
     return rooms.gain(settings, wanted)
 
 
-@app.command()
-def placement(
-    out: flags.Out = None,
-    device: flags.Device = None,
-    quick: flags.Quick = False,
-    engine_python: flags.EnginePython = None,
-) -> int:
+@app.command
+def placement(*, flags: Annotated[PlacementFlags | None, FLAT] = None) -> int:
     """Check and time the placement kernels. Exit code 1 when one differs from the reference.
 
     Without a CUDA GPU what can't run is said and left out.
     """
+    flags = flags or PlacementFlags()
     from e2e.kernels import placement as run_both
 
-    folder = out or Path("results") / "placement"
-    python = words.python(engine_python) if engine_python else None
-    return run_both(folder, device=devices.choose(device or "auto"), quick=quick, engine_python=python)
+    device = flags.device if "device" in flags.given else devices.choose("auto")
+    return run_both(flags.out, device=device, quick=flags.quick, engine_python=flags.engine_python)
 
 
-@app.command()
-def judge(folder: flags.RunFolder) -> int:
+@app.command
+def judge(
+    folder: Annotated[Path, Parameter(help="Folder of a run.")], /, *,
+    flags: Annotated[JudgeFlags | None, FLAT] = None, call: Ours,
+) -> int:  # fmt: skip
     """Judge a recording again and write its reports anew; nothing is run."""
-    if not is_there(folder / RECORDING):
-        raise UsageError(f"{folder} holds no {RECORDING}; give the folder of a run.")
-    _folders.append(folder)
+    out = (flags or JudgeFlags()).out
+    call.folder = out or folder
+    _recorded(folder, "a run")
     from e2e.run import rejudge
 
-    return rejudge(folder)
+    return rejudge(folder, out=out)
 
 
-@app.command()
-def cells(
-    grid: flags.Grid = None,
-    cell: flags.Cells = None,
-    connector: flags.Connector = None,
-    device: flags.Device = None,
-    attention: flags.Attention = None,
-) -> int:
-    """List the cells that a run would have, with their engine keys, and what can't run with its reason."""
-    settings = resolve_selection(locals(), argv=sys.argv[1:])
-    adapter = load(settings.connector)
+@app.command
+def cells(*, flags: Annotated[RunFlags | None, FLAT] = None, call: Ours) -> int:
+    """List the cells that a run with these flags would have, with their engine keys, and what can't run and why."""
+    flags = flags or RunFlags()
+    settings = (resolve if flags.resume else resolve_selection)(flags, argv=call.argv)
+    adapter = load(settings.connector, pool_bytes=settings.pool_bytes)
     found = expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed)
-    typer.echo(cells_text(found, adapter))
-    return 0 if found.cells else EXIT_USAGE
+    if not found.cells:
+        raise SettingsError(
+            f"no cell is left to run; {'; '.join(invalid_text(found.invalid))}; widen --cell or --grid."
+        )
+    print(cells_text(found, adapter))
+    return EXIT_PASS
 
 
-@app.command()
-def doctor(connector_server: flags.ConnectorServer = None, engine_python: flags.EnginePython = None) -> int:
+@app.command
+def doctor(*, flags: Annotated[DoctorFlags | None, FLAT] = None) -> int:
     """Say what this machine can run, and the cure for what it can't. Exit code 0 when the default grid can run."""
+    flags = flags or DoctorFlags()
     from e2e import doctor as rooms
 
-    lines, code = rooms.doctor(
-        server=words.address(connector_server) if connector_server else None,
-        engine_python=words.python(engine_python) if engine_python else None,
-    )
-    typer.echo(rooms.text(lines))
+    lines, code = rooms.doctor(server=flags.connector_server, engine_python=flags.engine_python)
+    print(rooms.text(lines))
     return code
 
 
-@app.command()
-def setup(
-    vllm: flags.Vllm = None, venv: flags.Venv = None, device: flags.Device = None, dry_run: flags.DryRun = False
-) -> int:
-    """Make the environment that engines run in: vLLM for what this machine has, and the default model."""
-    from e2e.setup import setup as make
-
-    return make(device=device or "auto", vllm=vllm, venv=venv, dry_run=dry_run)
-
-
-@app.command()
-def night(folder: flags.NightFolder, history: flags.History = None) -> int:
+@app.command
+def night(
+    folder: Annotated[Path, Parameter(help="Folder of a night of scripts/nightly.")], /, *,
+    flags: Annotated[NightFlags | None, FLAT] = None,
+) -> int:  # fmt: skip
     """Close a night of scripts/nightly: summary.md, issue.md, junit.xml, compared with earlier good nights."""
     from e2e.report.nightly_files import close_night
 
-    code, summary = close_night(folder, history=history)
-    typer.echo(summary)
+    code, summary = close_night(folder, history=(flags or NightFlags()).history)
+    print(summary)
     return code
+
+
+@app.command
+def setup(*, flags: Annotated[SetupFlags | None, FLAT] = None) -> int:
+    """Make the environment that engines run in: vLLM for what this machine has, and the default model."""
+    flags = flags or SetupFlags()
+    from e2e.setup import setup as make
+
+    device = flags.device if "device" in flags.given else "auto"
+    return make(device=device, vllm=flags.vllm, venv=flags.venv, dry_run=flags.dry_run)
+
+
+@app.command
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
+    """Print the script that completes this command in a shell."""
+    print(app.generate_completion(shell=shell))
+    return EXIT_PASS
 
 
 def cells_text(grid: Grid, adapter: Adapter) -> str:
@@ -237,52 +208,81 @@ def cells_text(grid: Grid, adapter: Adapter) -> str:
     lines += [f"engine keys: {len({key for _, key in rows[1:]})}"]
     if grid.collapsed:
         lines.append(f"axes without a choice here: {', '.join(grid.collapsed)}")
-    lines += [f"invalid: {invalid.cell.id}: {invalid.why}" for invalid in grid.invalid]
+    lines += [f"invalid: {text}" for text in invalid_text(grid.invalid)]
     return "\n".join(lines)
 
 
-def execute(argv: Sequence[str]) -> int:
-    """Runs one command line and returns its exit code; prints one sentence for whatever stopped it.
+def invalid_text(invalid: Sequence[Invalid]) -> list[str]:
+    """One text a reason, with how many cells it rules out."""
+    by_reason: dict[str, list[str]] = {}
+    for each in invalid:
+        by_reason.setdefault(each.why.rstrip("."), []).append(each.cell.id)
+    return [f"{why} ({ids[0]}{f' and {len(ids) - 1} more' if ids[1:] else ''})" for why, ids in by_reason.items()]
 
-    Some versions of typer turn ^C into the exit code 130, others into Abort.
-    """
-    _folders.clear()
+
+def execute(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Runs one command line and returns its exit code; prints one sentence for whatever stopped it."""
+    call = Call(tuple(argv))
+    if not argv:
+        return _say(f"give a command, such as run; see {PROGRAM} --help.", EXIT_USAGE)
     try:
-        code = app(args=list(argv), prog_name=PROGRAM, standalone_mode=False) or 0
-        return _say_stopped(code, argv) if code == EXIT_INTERRUPTED else code
+        command, bound, ours = app.parse_args(list(argv), print_error=False, exit_on_error=False)
+        _warn_of_variables(environ)
+        return command(*bound.args, **bound.kwargs, **({"call": call} if "call" in ours else {})) or EXIT_PASS
+    except CycloptsError as error:
+        return _say(refusal(error), EXIT_USAGE)
     except Stopped as stopped:
-        return _say_stopped(stopped.exit_code, argv)
+        return _say_stopped(stopped.exit_code, call)
     except RigError as error:
         return _say(str(error), error.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        return _say_stopped(EXIT_INTERRUPTED, argv)
-    except Exception as error:
-        # newer typer carries its own copy of click, so its usage errors have no public class
-        if hasattr(error, "format_message"):
-            return _say(f"{error.format_message().rstrip('.')}; see {PROGRAM} --help.", EXIT_USAGE)
-        where = _save_trace(traceback.format_exc())
+    except KeyboardInterrupt:
+        return _say_stopped(EXIT_INTERRUPTED, call)
+    except (Exception, SystemExit) as error:
+        where = _save_trace(traceback.format_exc(), call.folder)
         return _say(f"the rig itself failed ({type(error).__name__}); {where}, please report it.", EXIT_RIG)
 
 
+def _recorded(folder: Path, what: str) -> Path:
+    if not is_there(folder / RECORDING):
+        raise UsageError(f"{folder} holds no {RECORDING}; give the folder of {what}.")
+    return folder
+
+
+def _warn_of_variables(environ: Mapping[str, str]) -> None:
+    if not any(name.startswith(PREFIX) for name in environ):
+        return
+    commands = [app[name] for name in app if not name.startswith("-")]
+    known = {
+        variable
+        for command in commands
+        for argument in command.assemble_argument_collection()
+        for variable in argument.parameter.env_var
+    }
+    if why := unknown_variables(environ, known):
+        _say(why, EXIT_PASS)
+
+
 def _say(sentence: str, code: int) -> int:
-    sys.stderr.write(f"{PROGRAM}: {sentence}\n")
+    """One line, whatever a file name, a log or an answer brought into it."""
+    line = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in sentence)
+    sys.stderr.write(f"{PROGRAM}: {line}\n")
     return code
 
 
-def _say_stopped(code: int, argv: Sequence[str]) -> int:
+def _say_stopped(code: int, call: Call) -> int:
     """With a way to go on where there is one: a run that has begun to record."""
-    recorded = [folder for folder in _folders if (folder / RECORDING).is_file()]
-    resumable = recorded and argv[:1] in (["run"], ["faults"])
-    hint = f"; {PROGRAM} run --resume --out {recorded[0]} continues it" if resumable else ""
+    recorded = call.folder is not None and (call.folder / RECORDING).is_file()
+    resumable = recorded and call.argv[0] in ("run", "faults")
+    hint = f"; {PROGRAM} run --resume --out {call.folder} continues it" if resumable else ""
     return _say(f"stopped by a signal{hint}.", code)
 
 
-def _save_trace(trace: str) -> str:
+def _save_trace(trace: str, folder: Path | None) -> str:
     """Keeps the trace with the run, or in a temporary file, and says where."""
-    for folder in [*_folders, Path(tempfile.gettempdir())]:
+    for place in [*([folder] if folder else []), Path(tempfile.gettempdir())]:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", prefix="crash-", suffix=".txt", dir=folder, delete=False) as file:
+            place.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", prefix="crash-", suffix=".txt", dir=place, delete=False) as file:
                 file.write(trace)
             return f"the trace is in {file.name}"
         except OSError:
@@ -297,6 +297,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 def main() -> NoReturn:
     """The console script. SIGTERM and SIGHUP end a run like ^C, so that engines are stopped. ^C does also where a shell
     started the rig in the background and had it ignored, which engines would inherit; nohup is heeded."""
+    forgive()
     heeded = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         heeded.append(signal.SIGHUP)

@@ -70,9 +70,10 @@ class Wanted:
             raise SettingsError("gain compares --axis NAME VALUE VALUE, or --a with --b; give one of the two.")
         if self.axis and len(self.values) != 2:
             raise SettingsError(f"--axis {self.axis} takes two values, such as --axis placement index kernel.")
-        if self.axis:
-            for value in self.values:
-                axis_of(self.axis).parse(value)
+        if self.axis and len({axis_of(self.axis).parse(value) for value in self.values}) == 1:
+            raise SettingsError(f"--axis {self.axis} names {self.values[0]} twice; the noise is measured anyway.")
+        if self.specs and len({*self.specs}) == 1:
+            raise SettingsError("--a and --b name one connector twice; the noise is measured anyway.")
         if min(self.concurrency) < 1 or max(self.concurrency) > 64:
             raise SettingsError("--concurrency takes numbers from 1 to 64, such as 1,8.")
 

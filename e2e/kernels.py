@@ -59,8 +59,11 @@ def _run(module: str, arguments: Sequence[str], *, python: str, limit_s: float) 
     command = [python, "-m", f"e2e.inside.placement.{module}", *arguments]
     try:
         environ = world.engine_environment(python)
-        code = subprocess.run(command, env=environ, timeout=limit_s, check=False).returncode
+        done = subprocess.run(
+            command, env=environ, timeout=limit_s, check=False, stdout=subprocess.PIPE, text=True, errors="replace"
+        )
     except subprocess.TimeoutExpired as error:
         raise RigError(f"the placement {module} took more than {limit_s:g} s; is the GPU busy?") from error
-    if code not in (0, 1) or not Path(arguments[arguments.index("--out") + 1]).is_file():
-        raise RigError(f"the placement {module} failed with exit code {code}; see its words above.")
+    print(done.stdout, end="")  # by us: in a child a closed pipe would be a failure
+    if done.returncode not in (0, 1) or not Path(arguments[arguments.index("--out") + 1]).is_file():
+        raise RigError(f"the placement {module} failed with exit code {done.returncode}; see its words above.")

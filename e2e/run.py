@@ -131,24 +131,26 @@ def fixed_axes(settings: Settings, found: Attached | None) -> dict[str, object]:
     return {**settings.axis_fixed, **told}
 
 
-def report(folder: Path, *, strict: bool) -> int:
-    """Judges the recording in ``folder`` and writes what a person and a machine read; nothing else is looked at."""
+def report(folder: Path, *, strict: bool, out: Path | None = None) -> int:
+    """Judges the recording in ``folder`` and writes, there or to ``out``, what a person and a machine read; nothing
+    else is looked at."""
     events = read(folder / RECORDING)
     judgement = judge(events, strict=strict)
-    write_reports(events, judgement, directory=folder)
+    out = out or folder
+    write_reports(events, judgement, directory=out)
     on = console.console(sys.stdout)
     if any(cell.fault for cell in judgement.cells):
-        return scoreboard.show(judgement, on=on, directory=folder)
-    console.show(facts(events), judgement, on=on, directory=folder)
+        return scoreboard.show(judgement, on=on, directory=out)
+    console.show(facts(events), judgement, on=on, directory=out)
     return judgement.exit_code
 
 
-def rejudge(folder: Path) -> int:
+def rejudge(folder: Path, *, out: Path | None = None) -> int:
     """``maru-e2e judge DIR``: a verdict from the recording alone."""
     began = [event for event in read(folder / RECORDING) if event.kind == "run.begin"]
     if not began:
         raise UsageError(f"{folder / RECORDING} holds no run; give the folder of a run that has begun.")
-    return report(folder, strict=bool(began[-1]["settings"].get("strict", False)))
+    return report(folder, strict=bool(began[-1]["settings"].get("strict", False)), out=out)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ EXIT_PASS, EXIT_CORRUPT, EXIT_USAGE, EXIT_INCONCLUSIVE, EXIT_ENGINE, EXIT_RIG = 
 
 class Stopped(BaseException):
     """SIGINT, SIGTERM or SIGHUP told the rig to end. ``exit_code``: 128 + the signal, as shells have it, until the flow
-    has judged something corrupt. No KeyboardInterrupt, which typer would turn into a bare 130."""
+    has judged something corrupt."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

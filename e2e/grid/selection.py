@@ -84,8 +84,8 @@ def parse_cell(text: str) -> dict[str, Value]:
     for word in text.split(","):
         name, equals, raw = (part.strip() for part in word.partition("="))
         if not equals or not name or not raw:
-            raise SettingsError(f"--cell {text!r}: {word.strip()!r} is no axis=value; write layout=HND,overlap=on.")
+            raise SettingsError(f"{word.strip()!r} is no axis=value; write layout=HND,overlap=on.")
         if name in chosen:
-            raise SettingsError(f"--cell {text!r} names {name} twice; give --cell twice for alternatives.")
+            raise SettingsError(f"{text!r} names {name} twice; give --cell twice for alternatives.")
         chosen[name] = axis(name).parse(raw)
     return chosen

@@ -11,13 +11,13 @@ from e2e.base.errors import SettingsError
 def choose(word: str) -> str:
     """ "cpu" or "cuda" for auto, cpu or cuda. Raises SettingsError for another word, or for cuda without a GPU."""
     if word not in ("auto", "cpu", "cuda"):
-        raise SettingsError(f"--device: {word!r} is unknown; use auto, cpu or cuda.")
+        raise SettingsError(f"{word!r} is unknown; use auto, cpu or cuda.")
     if word == "cpu":
         return "cpu"
     if has_gpu():
         return "cuda"
     if word == "cuda":
-        raise SettingsError("--device cuda: no NVIDIA GPU answers here (nvidia-smi -L lists none); use --device cpu.")
+        raise SettingsError("no NVIDIA GPU answers here (nvidia-smi -L lists none); use --device cpu.")
     return "cpu"
 
 

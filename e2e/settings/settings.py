@@ -1,15 +1,23 @@
-"""What one run is asked to do. Everything below ``settings`` takes typed arguments made from this."""
+"""What one run is asked to do. Everything below ``settings`` takes typed arguments made from this.
+
+The one home of the flags of a run: a field is a flag, a variable and a key of a ``--config`` file, and what is recorded
+of it. Fields stand in groups; a command has the groups that its class in ``commands`` names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from e2e.grid.axes import Value
 from e2e.grid.selection import GRIDS, Selection
+from e2e.settings import device as devices
+from e2e.settings import words
+from e2e.settings.flags import ON_OFF, Flags, flag
+from e2e.settings.words import at_least, one_of, word
 
 RECORDING = "recording.jsonl"
 #: What ``docker compose build engine-image`` makes.
@@ -17,45 +25,188 @@ ENGINE_IMAGE = "maru-e2e-engine:0.1.0"
 #: A resumed run may change these: they don't change what is measured.
 FREE_ON_RESUME = ("out", "resume", "argv", "strict", "start_limit_s", "request_limit_s", "engine_python")
 
+Device = Annotated[
+    Literal["cpu", "cuda"], word(devices.choose), flag("device", "auto, cpu or cuda.", metavar="DEVICE", default="auto")
+]
+Out = Annotated[
+    Path, word(words.folder), flag("out", "Folder of the run.", metavar="DIR", default="results/<UTC time>")
+]
+EnginePython = Annotated[
+    Path | None,
+    word(words.python),
+    flag("engine-python", "The Python that has vLLM.", metavar="PATH", default="this one, or that of maru-e2e setup"),
+]
+Prompts = Annotated[int, at_least(1), flag("prompts", "How many prompt lengths to solve.", metavar="N")]
+MaxTokens = Annotated[int, at_least(1), flag("max-tokens", "Tokens to generate per request.", metavar="N")]
 
-class Settings(BaseModel):
-    """``attach``: URL of a running engine, or None to start engines. ``out``: folder of the run. ``attention``:
-    "strided" (the rig's own CPU backend), "stock", or a backend's name; None leaves it to vLLM. Sizes in bytes, limits
-    in seconds, ``lengths`` in tokens (empty: ``prompts`` of them are solved). ``argv``: the command line, for the
-    report. ``self_test``: every cell once more with each planted fault, or with those of ``faults``, and clean cells
-    ``rounds`` times. ``connector_server``: host:port of a server of the connector that somebody else runs. ``api_key``:
-    of the engine of ``attach``; it is never recorded, so a resumed run needs it again. ``prompts_dir``: a folder of
-    texts, None for those of the package. ``engine_python``: the interpreter that has vLLM, None for this one."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+class Grids(Flags):
+    grid: Annotated[
+        tuple[dict[str, tuple[Value, ...]], ...],
+        word(words.grid),
+        flag("grid", "default, full, pairwise, or a TOML file with a table [grid].", metavar="GRID", default="default"),
+    ] = tuple(dict(part) for part in GRIDS["default"])
 
-    grid: tuple[dict[str, tuple[Value, ...]], ...] = Field(default=tuple(dict(p) for p in GRIDS["default"]))
-    cells: tuple[dict[str, Value], ...] = ()
-    connector: str = "embedded"
-    connector_server: str | None = None
-    attach: str | None = None
-    lengths: tuple[int, ...] = ()
-    resume: bool = False
-    out: Path = Path("results")
-    model: str = "smollm2"
-    strict: bool = False
-    device: Literal["cpu", "cuda"] = "cpu"
-    attention: str | None = None
-    pool_bytes: int | None = None
-    kv_cache_bytes: int | None = None
-    max_tokens: int = 8
-    start_limit_s: float = 300.0
-    request_limit_s: float = 120.0
-    digests: bool = True
-    prompts: int = 3
+
+class Cells(Flags):
+    cells: Annotated[
+        tuple[dict[str, Value], ...],
+        words.words(words.cell),
+        flag(
+            "cell", "Narrow or change the grid; several are alternatives.", default="all", metavar="axis=value,...",
+        ),
+    ] = ()  # fmt: skip
+
+
+class Connected(Flags):
+    connector: Annotated[
+        str,
+        word(words.connector),
+        flag(
+            "connector",
+            "embedded, maru, lmcache, offloading, example, decode-bench, ..., or a TOML file.",
+            metavar="NAME|FILE.toml",
+        ),
+    ] = "embedded"
+    pool_bytes: Annotated[
+        int | None,
+        word(words.size),
+        flag("pool-size", "Pool of the embedded connector, such as 2G.", metavar="SIZE"),
+    ] = None
+
+
+class Served(Flags):
+    """``connector_server``: host:port of a server of the connector that somebody else runs."""
+
+    connector_server: Annotated[
+        str | None,
+        word(words.address),
+        flag(
+            "connector-server",
+            "A running server of the connector instead of fresh ones; also MARU_SERVER_URL.", metavar="HOST:PORT",
+            variable="MARU_SERVER_URL",
+        ),
+    ] = None  # fmt: skip
+
+
+class Attached(Flags):
+    """``attach``: URL of a running engine, or None to start engines. ``api_key``: that it asks for; it is never
+    recorded, so a resumed run needs it again."""
+
+    attach: Annotated[
+        str | None, word(words.url), flag("attach", "Use a running engine instead of starting any.", metavar="URL")
+    ] = None
+    api_key: Annotated[
+        SecretStr | None,
+        word(words.key),
+        flag("api-key", "Key of the engine of --attach; never recorded.", metavar="KEY"),
+    ] = Field(default=None, exclude=True)
+
+
+class Engines(Flags):
+    """``attention``: "strided" (the rig's own CPU backend), "stock", or a backend's name; None leaves it to vLLM.
+    ``engine_python``: the interpreter that has vLLM, None for this one. Sizes in bytes, limits in seconds."""
+
+    model: Annotated[
+        str, word(words.model), flag("model", "smollm2, a model folder, or a hub id.", metavar="MODEL")
+    ] = "smollm2"
+    device: Device = "cpu"
+    attention: Annotated[
+        str | None,
+        word(words.attention),
+        flag(
+            "attention",
+            "strided, stock, or a backend of vLLM.",
+            metavar="BACKEND",
+            default="strided on a CPU, else vLLM's choice",
+        ),
+    ] = None
+    kv_cache_bytes: Annotated[
+        int | None, word(words.size), flag("kv-cache-size", "KV cache of an engine, such as 1G.", metavar="SIZE")
+    ] = None
+    engine_python: EnginePython = None
+    start_limit_s: Annotated[
+        float,
+        word(words.seconds),
+        flag("start-limit-s", "Longest engine start in seconds.", metavar="S", default="{:g}".format),
+    ] = 300.0
+    request_limit_s: Annotated[
+        float,
+        word(words.seconds),
+        flag("request-limit-s", "Longest request in seconds.", metavar="S", default="{:g}".format),
+    ] = 120.0
+
+
+class Launched(Flags):
+    launcher: Annotated[
+        Literal["process", "docker"],
+        one_of("process", "docker"),
+        flag("launcher", "process or docker.", metavar="LAUNCHER"),
+    ] = "process"
+    image: Annotated[
+        str, words.some("an image's name"), flag("image", "Engine image of --launcher docker.", metavar="NAME")
+    ] = ENGINE_IMAGE
+
+
+class Prompted(Flags):
+    """``lengths`` in tokens (empty: ``prompts`` of them are solved). ``prompts_dir``: a folder of texts, None for those
+    of the package."""
+
+    lengths: Annotated[
+        tuple[int, ...],
+        words.numbers("tokens; write 385,1041"),
+        flag("lengths", "Prompt lengths in tokens.", metavar="n,n,...", default="solved"),
+    ] = ()
+    prompts: Prompts = 3
+    prompts_dir: Annotated[
+        Path | None,
+        word(words.texts),
+        flag("prompts-dir", "Folder with texts (*.txt) for the prompts.", metavar="DIR", default="the shipped texts"),
+    ] = None
+    max_tokens: MaxTokens = 8
+
+
+class Digested(Flags):
+    digests: Annotated[
+        bool, word(words.switch), flag("digests", "Hash KV in the engine.", off="--no-digests", default=ON_OFF)
+    ] = True
+
+
+class Judged(Flags):
+    strict: Annotated[
+        bool,
+        word(words.switch),
+        flag("strict", "A cell that can't see a class of fault is inconclusive.", off="--no-strict", default=ON_OFF),
+    ] = False
+
+
+class Planted(Flags):
+    """``faults``: those of a self-test, empty for all. ``rounds``: how often each of its clean cells is replayed."""
+
+    faults: Annotated[
+        tuple[str, ...],
+        words.words(words.fault),
+        flag("fault", "A fault to plant; several add up.", metavar="NAME", default="all"),
+    ] = ()
+    rounds: Annotated[int, at_least(1), flag("rounds", "How often each clean cell is replayed.", metavar="N")] = 1
+
+
+class Kept(Flags):
+    out: Out = Path("results")
+    resume: Annotated[
+        bool,
+        word(words.switch),
+        flag("resume", "Continue the run in --out, by default the newest.", default=False),
+    ] = False
+
+
+class Settings(
+    Kept, Planted, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Cells, Grids
+):  # fmt: skip
+    """``argv``: the command line, for the report. ``self_test``: every cell once more with each planted fault, or with
+    those of ``faults``, and clean cells ``rounds`` times."""
+
     self_test: bool = False
-    faults: tuple[str, ...] = ()
-    rounds: int = 1
-    launcher: Literal["process", "docker"] = "process"
-    image: str = ENGINE_IMAGE
-    api_key: SecretStr | None = Field(default=None, exclude=True)
-    prompts_dir: Path | None = None
-    engine_python: Path | None = None
     argv: tuple[str, ...] = ()
 
     @property
@@ -81,5 +232,10 @@ class Settings(BaseModel):
         return {} if free else {"layout": "HND"}
 
     def as_json(self) -> dict[str, object]:
-        """As it stands in ``run.begin``, without the key; ``Settings.model_validate`` is the inverse."""
+        """As it stands in ``run.begin``, without the key; ``Settings.recorded`` is the inverse."""
         return self.model_dump(mode="json")
+
+    @classmethod
+    def recorded(cls, values: Mapping[str, object]) -> Settings:
+        """From values that are no words any more. Raises pydantic's ValidationError."""
+        return cls.model_validate(values, context=words.READ)

@@ -1,129 +1,267 @@
-"""From the words of a command line to values; each raises SettingsError with one sentence."""
+"""From the words of a command line, a variable or a file to values. Each raises ValueError or SettingsError with the
+cause and the cure; who called says where the word came from."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
+from pydantic import BeforeValidator, SecretStr, ValidationInfo
 
 from e2e.base.errors import SettingsError
-from e2e.grid.selection import GRIDS, Product, parse_grid
+from e2e.connectors.table import load
+from e2e.faults.catalogue import find
+from e2e.grid.axes import Value
+from e2e.grid.selection import GRIDS, Product, parse_cell, parse_grid
 
 try:
     import tomllib
 except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
+Parsed = TypeVar("Parsed")
+#: Context of a validation whose values are no words any more: those of a recording, or read already.
+READ = "read"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
 
 
-def grid(word: str) -> tuple[Product, ...]:
-    """A grid's name, or a TOML file."""
-    if word in GRIDS:
-        return GRIDS[word]
-    if not word.endswith(".toml"):
-        close = get_close_matches(word, GRIDS, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise SettingsError(f"--grid: {word!r} is unknown; {hint}Use {', '.join(GRIDS)} or a FILE.toml.")
+def word(parse: Callable[[str], object]) -> BeforeValidator:
+    """Reads the one word of a setting."""
+
+    def one(given: Sequence[str]) -> object:
+        if len(given) != 1:
+            raise ValueError("it takes one value; give it once.")
+        return parse(given[0])
+
+    return _read(one)
+
+
+def words(parse: Callable[[str], object]) -> BeforeValidator:
+    """Reads each of the words of a setting that takes several."""
+    return _read(lambda given: tuple(parse(each) for each in given))
+
+
+def _read(parse: Callable[[Sequence[str]], object]) -> BeforeValidator:
+    """What is no word, or no list of words, is a value already, such as a default."""
+
+    def validate(given: object, info: ValidationInfo) -> object:
+        listed = given if isinstance(given, (list, tuple)) else [given]
+        if info.context == READ or not listed or not all(isinstance(item, str) for item in listed):
+            return given
+        try:
+            return parse(listed)
+        except SettingsError as error:
+            raise ValueError(str(error)) from error
+
+    return BeforeValidator(validate)
+
+
+def toml(path: Path) -> dict[str, object]:
+    """The content of a TOML file."""
     try:
-        content = tomllib.loads(Path(word).read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(
-            f"--grid: {word} can't be read ({error.strerror}); give {', '.join(GRIDS)} or a file."
-        ) from error
+        raise ValueError(f"{str(path)!r} can't be read ({error.strerror}).") from error
     except ValueError as error:
-        raise SettingsError(f"--grid: {word} is no TOML ({error}).") from error
-    return parse_grid(content, source=word)
+        raise ValueError(f"{str(path)!r} is no TOML ({error}).") from error
 
 
-def lengths(word: str, *, flag: str = "--lengths") -> tuple[int, ...]:
-    """``385,1041``: prompt lengths in tokens, or another list of numbers."""
-    parts = [part.strip() for part in word.split(",")]
-    bad = [part for part in parts if not (part.isascii() and part.isdigit())]
-    if bad:
-        example = f"tokens; write {flag} 385,1041." if flag == "--lengths" else f"requests; write {flag} 1,8."
-        raise SettingsError(f"{flag}: {bad[0]!r} is no number of {example}")
-    return tuple(int(part) for part in parts)
+def grid(given: str) -> tuple[Product, ...]:
+    """A grid's name, or a TOML file."""
+    if given in GRIDS:
+        return GRIDS[given]
+    if not given.endswith(".toml"):
+        raise ValueError(unknown(given, tuple(GRIDS), more=" or a FILE.toml"))
+    return parse_grid(toml(Path(given)), source=given)
 
 
-def size(flag: str, word: str) -> int:
-    """``2G`` -> bytes; K, M, G, T to the base 1024, as Maru reads sizes."""
-    match = _SIZE.fullmatch(word.strip())
-    found = int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")) if match else 0
-    if found < 1:
-        raise SettingsError(f"{flag}: {word!r} is no size; write bytes, or a number with K, M, G or T, such as 2G.")
+def cell(given: str) -> dict[str, Value]:
+    return parse_cell(given)
+
+
+def fault(given: str) -> str:
+    return find(given).name
+
+
+def connector(given: str) -> str:
+    """The name of an adapter, or the absolute path of a file."""
+    load(given)
+    return str(Path(given).resolve()) if given.endswith(".toml") else given
+
+
+def unknown(given: str, known: Sequence[str], *, more: str = "") -> str:
+    """The sentence about a word that isn't one of those that are known."""
+    close = get_close_matches(given, known, n=1)
+    hint = f"did you mean {close[0]}? Use " if close else "use "
+    *others, last = known
+    names = f"{', '.join(known)}{more}" if more else f"{', '.join(others)} or {last}"
+    return f"{given!r} is unknown; {hint}{names}."
+
+
+def one_of(*known: str) -> BeforeValidator:
+    def parse(given: str) -> str:
+        if given not in known:
+            raise ValueError(unknown(given, known))
+        return given
+
+    return word(parse)
+
+
+def numbers(example: str) -> BeforeValidator:
+    """``385,1041``, or as many words; ``example`` shows how, with its unit."""
+
+    def parse(given: Sequence[str]) -> tuple[int, ...]:
+        parts = [part.strip() for item in given for part in item.split(",")]
+        for part in parts:
+            if not (part.isascii() and part.isdigit()):
+                raise ValueError(f"{part!r} is no number of {example}.")
+            if int(part) < 1:
+                raise ValueError(f"{part} is too small; give numbers from 1 on.")
+        return tuple(int(part) for part in parts)
+
+    return _read(parse)
+
+
+def whole(given: str, *, least: int = 1) -> int:
+    """A whole number from ``least`` on."""
+    try:
+        found = int(given)
+    except ValueError:
+        raise ValueError(f"{given!r} is no whole number; give one from {least} on.") from None
+    if found < least:
+        raise ValueError(f"{found} is too small; give a whole number from {least} on.")
     return found
 
 
-def url(word: str) -> str:
+def at_least(least: int) -> BeforeValidator:
+    return word(lambda given: whole(given, least=least))
+
+
+def seconds(given: str) -> float:
+    """A time limit, above 0 and finite."""
+    try:
+        found = float(given)
+    except ValueError:
+        raise ValueError(f"{given!r} is no number of seconds; write 300.") from None
+    if not found > 0:
+        raise ValueError(f"{found:g} is too small; give seconds above 0.")
+    if found == float("inf"):
+        raise ValueError("every wait has a limit; give a number of seconds.")
+    return found
+
+
+def switch(given: str) -> bool:
+    """On a command line a switch has no word; in a variable or a file it has one of these."""
+    known = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+    if given.lower() not in known:
+        raise ValueError(f"{given!r} is neither true nor false; write one of the two.")
+    return known[given.lower()]
+
+
+def size(given: str) -> int:
+    """``2G`` -> bytes; K, M, G, T to the base 1024, as Maru reads sizes."""
+    match = _SIZE.fullmatch(given.strip())
+    found = int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")) if match else 0
+    if found < 1:
+        raise ValueError(f"{given!r} is no size; write bytes, or a number with K, M, G or T, such as 2G.")
+    return found
+
+
+def url(given: str) -> str:
     """An engine's address without a path, as ``http://host:port``."""
     try:
-        parts = urlsplit(word)
+        parts = urlsplit(given)
         port = parts.port
     except ValueError as error:
-        raise SettingsError(f"--attach: {word!r} is no address ({error}); write http://127.0.0.1:8000.") from error
+        raise ValueError(f"{given!r} is no address ({error}); write http://127.0.0.1:8000.") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or port == 0:
-        raise SettingsError(f"--attach: {word!r} is no address; write http://127.0.0.1:8000.")
-    return word.rstrip("/")
+        raise ValueError(f"{given!r} is no address; write http://127.0.0.1:8000.")
+    return given.rstrip("/")
 
 
-def address(word: str) -> str:
+def address(given: str) -> str:
     """``tcp://host:port`` or ``host:port``, as ``host:port``."""
-    host, colon, port = word.removeprefix("tcp://").rpartition(":")
+    host, colon, port = given.removeprefix("tcp://").rpartition(":")
     if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536 and "/" not in host):
-        raise SettingsError(f"--connector-server: {word!r} is no address; write 127.0.0.1:5555.")
+        raise ValueError(f"{given!r} is no address; write 127.0.0.1:5555.")
     return f"{host}:{port}"
 
 
-def launcher(word: str) -> str:
-    if word not in ("process", "docker"):
-        raise SettingsError(f"--launcher: {word!r} is unknown; use process or docker.")
-    return word
+def some(what: str) -> BeforeValidator:
+    """Any word but an empty one; ``what`` says what is missing then."""
+
+    def parse(given: str) -> str:
+        if not given.strip():
+            raise ValueError(f"it is empty; give {what}, or leave it out.")
+        return given
+
+    return word(parse)
 
 
-def positive(flag: str, number: float) -> float:
-    if not 0 < number < float("inf"):
-        raise SettingsError(f"{flag}: {number:g} is too small or too large; give a number above 0.")
-    return number
+def attention(given: str) -> str:
+    """One of the rig's two words, or the name of a backend as vLLM writes it."""
+    if given in ("strided", "stock") or re.fullmatch(r"[A-Z][A-Z0-9_]*", given):
+        return given
+    close = get_close_matches(given.lower(), ("strided", "stock"), n=1)
+    name = given.upper().replace("-", "_")
+    meant = close[0] if close else name if name.endswith("_ATTN") else None
+    hint = f"did you mean {meant}? Use " if meant else "use "
+    raise ValueError(f"{given!r} is unknown; {hint}strided, stock, or a backend as vLLM writes it, such as FLASH_ATTN.")
 
 
-def key(word: str) -> SecretStr:
+def model(given: str) -> str:
+    """A hub id as it is, a folder by its absolute path."""
+    if not given.strip():
+        raise ValueError("it is empty; give a model folder or a hub id, or leave it out.")
+    return str(Path(given).resolve()) if Path(given).is_dir() else given
+
+
+def key(given: str) -> SecretStr:
     """What an HTTP header can carry: printable ASCII without blanks."""
-    if not (word and word.isascii() and word.isprintable() and " " not in word):
-        raise SettingsError("--api-key: it is empty or has a character that no HTTP header takes; give it as it is.")
-    return SecretStr(word)
+    if not (given and given.isascii() and given.isprintable() and " " not in given):
+        raise ValueError("it is empty or has a character that no HTTP header takes; give it as it is.")
+    return SecretStr(given)
 
 
 def redacted(argv: Sequence[str]) -> tuple[str, ...]:
     """A command line without its key, for recordings and reports."""
     shown: list[str] = []
-    for number, word in enumerate(argv):
+    for number, given in enumerate(argv):
         if number and argv[number - 1] == "--api-key":
             shown.append("...")
         else:
-            shown.append("--api-key=..." if word.startswith("--api-key=") else word)
+            shown.append("--api-key=..." if given.startswith("--api-key=") else given)
     return tuple(shown)
 
 
-def folder(word: str) -> Path:
+def texts(given: str) -> Path:
     """The absolute path of a folder with at least one text."""
-    where = Path(word).absolute()
+    where = Path(given).absolute()
     if not where.is_dir():
-        raise SettingsError(f"--prompts-dir: {word} is no folder; give one with texts (*.txt).")
+        raise ValueError(f"{given!r} is no folder; give one with texts (*.txt).")
     if next(where.glob("*.txt"), None) is None:
-        raise SettingsError(f"--prompts-dir: {word} has no text; put at least one *.txt into it.")
+        raise ValueError(f"{given!r} has no text; put at least one *.txt into it.")
     return where
 
 
-def python(word: str) -> Path:
+def python(given: str) -> Path:
     """The absolute path of an interpreter. Its link is kept: a virtual environment's Python is one."""
-    found = shutil.which(word)
+    found = shutil.which(given)
     if found is None:
-        raise SettingsError(f"--engine-python: {word} is no program that can be run; give a Python that has vLLM.")
+        raise ValueError(f"{given!r} is no program that can be run; give a Python that has vLLM.")
     return Path(os.path.abspath(found))
+
+
+def folder(given: str) -> Path:
+    """A folder to write to; it need not exist."""
+    if not given.strip():
+        raise ValueError("it is empty; give a folder.")
+    if Path(given).exists() and not Path(given).is_dir():
+        raise ValueError(f"{given!r} is a file; give a folder.")
+    return Path(given)

@@ -3,6 +3,8 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -23,7 +25,8 @@ def rig(monkeypatch):
     """Stands in for the room that runs and judges; ``rig.does`` is called with what the command line hands over."""
     module = ModuleType("e2e.run")
     module.does = lambda given: 0
-    module.run = module.rejudge = lambda given: module.does(given)
+    module.run = lambda given: module.does(given)
+    module.rejudge = lambda folder, out: module.does((folder, out))
     monkeypatch.setitem(sys.modules, "e2e.run", module)
     return module
 
@@ -56,7 +59,8 @@ def test_judge_gets_its_folder(rig, tmp_path):
     rig.does = lambda given: seen.append(given) or 3
     (tmp_path / "recording.jsonl").write_text("")
     assert cli.execute(["judge", str(tmp_path)]) == 3
-    assert seen == [tmp_path]
+    assert cli.execute(["judge", str(tmp_path), "--out", "elsewhere"]) == 3
+    assert seen == [(tmp_path, None), (tmp_path, Path("elsewhere"))]
 
 
 @pytest.mark.parametrize(
@@ -106,15 +110,20 @@ def test_interrupt_before_anything_was_recorded(rig, capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "Missing command"),
-        (["frob"], "No such command 'frob'"),
-        (["run", "--nope"], "No such option: --nope"),
-        (["run", "--max-tokens", "x"], "Invalid value for '--max-tokens'"),
-        (["run", "--cell", "layout=NDH"], "axis layout: 'NDH' is unknown; use NHD or HND."),
+        ([], "give a command, such as run; see maru-e2e --help."),
+        (["frob"], "'frob' is no command; use run, faults, gain, "),
+        (["rum"], "'rum' is no command; did you mean run?"),
+        (["run", "--nope"], "--nope is unknown; use --grid, --cell, "),
+        (["run", "--max-token", "1"], "--max-token is unknown; did you mean --max-tokens?"),
+        (["run", "--max-tokens", "x"], "--max-tokens: 'x' is no whole number; give one from 1 on."),
+        (["run", "--max-tokens"], "--max-tokens is missing a value"),
+        (["run", "--model", "a", "--model", "b"], "--model stands twice; give it once."),
+        (["run", "--cell", "layout=NDH"], "--cell: axis layout: 'NDH' is unknown; use NHD or HND."),
+        (["run", "over"], "'over' is one word too many"),
         (["cells", "--connector", "exmaple"], "did you mean example?"),
         (["cells", "--connector", "example", "--cell", "overlap=on"], "connector example has no axis overlap"),
         (["judge", "nowhere"], "nowhere holds no recording.jsonl; give the folder of a run."),
-        (["judge"], "Missing argument 'DIR'"),
+        (["judge"], "FOLDER is missing a value"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(rig, capsys, words, sentence):
@@ -130,7 +139,9 @@ def test_cells_lists_keys_and_reasons(capsys):
     assert lines[1].split() == ["HND-chunkwise-overlap_off-index", "HND"]
     assert "cells: 4" in lines
     assert "engine keys: 1" in lines
-    assert sum(line.startswith("invalid: HND-") and "needs load=async" in line for line in lines) == 4
+    (invalid,) = [line for line in lines if line.startswith("invalid: ")]
+    assert "needs load=async" in invalid
+    assert invalid.endswith("and 3 more)")
 
 
 def test_cells_says_what_collapsed(capsys):
@@ -140,13 +151,84 @@ def test_cells_says_what_collapsed(capsys):
 
 def test_cells_without_any_is_bad_usage(capsys):
     assert cli.execute(["cells", "--cell", "overlap=on,load=sync"]) == 2
-    assert "cells: 0" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("overlap=on needs load=async") == 1
+    assert said.err.count("\n") == 1
+
+
+def test_cells_takes_what_a_run_takes(capsys, tmp_path):
+    (tmp_path / "run.toml").write_text('cell = "layout=HND"\nmax-tokens = 4\nout = "somewhere"\n')
+    assert cli.execute(["cells", "--config", "run.toml"]) == 0
+    assert "cells: 8" in capsys.readouterr().out
+    assert not (tmp_path / "somewhere").exists()
 
 
 def test_help_names_every_command(capsys):
     assert cli.execute(["--help"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("run", "judge", "cells"))
+    assert cli.execute(["-h"]) == 0
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("run", "--max-tokens N Tokens to generate per request. [default: 8]"),
+        ("run", "--prompts N How many prompt lengths to solve. [default: 3]"),
+        ("run", "--digests --no-digests Hash KV in the engine. [default: on]"),
+        ("run", "--out DIR Folder of the run. [default: results/<UTC time>]"),
+        ("faults", "--max-tokens N Tokens to generate per request. [default: 4]"),
+        ("faults", "--prompts N How many prompt lengths to solve. [default: 2]"),
+        ("placement", "--out DIR Folder for the results. [default: results/placement]"),
+        ("gain", "--repeats N Pairs per length, concurrency and round. [default: 10]"),
+    ],
+)
+def test_help_shows_the_defaults_that_hold(capsys, command, shown):
+    assert cli.execute([command, "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert shown in text
+
+
+def test_version(capsys):
+    assert cli.execute(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == version("maru-e2e")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_and_flags(capsys, shell):
+    assert cli.execute(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert "faults" in script
+    assert "max-tokens" in script
+
+
+def test_bash_takes_the_completion(tmp_path):
+    (tmp_path / "script").write_text(cli.app.generate_completion(shell="bash"))
+    asks = 'source ./script; COMP_WORDS=(maru-e2e run --max-to); COMP_CWORD=2; _maru_e2e; echo "${COMPREPLY[@]}"'
+    shown = subprocess.run(["bash", "-c", asks], capture_output=True, text=True, timeout=30, check=True, cwd=tmp_path)
+    assert shown.stdout.strip() == "--max-tokens"
+
+
+@pytest.mark.parametrize("module", ["e2e", "e2e.cli", "maru_e2e"])
+def test_as_a_module(module):
+    shown = subprocess.run(
+        [sys.executable, "-m", module, "--version"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert shown.stdout.strip() == version("maru-e2e")
+
+
+def test_nothing_but_a_judgement_gives_1(rig, capsys):
+    rig.does = fail(SystemExit(1))
+    assert cli.execute(["run", "--out", "o"]) == 70
+    assert "the rig itself failed (SystemExit)" in capsys.readouterr().err
+
+
+def test_a_sentence_is_one_line_without_escapes(rig, capsys):
+    rig.does = fail(EngineRefused("the engine said \x1b[31m한국어\n\u202eevil"))
+    assert cli.execute(["run"]) == 4
+    assert capsys.readouterr().err == "maru-e2e: the engine said \\x1b[31m한국어\\n\\u202eevil\n"
 
 
 WAITS = """
@@ -197,6 +279,7 @@ def test_nohup_is_heeded(tmp_path):
 
 
 def test_importing_the_command_line_pulls_no_engine():
-    heavy = "import sys, e2e.cli; print([m for m in ('torch', 'vllm', 'transformers', 'scipy') if m in sys.modules])"
+    names = "('torch', 'vllm', 'transformers', 'scipy', 'docker', 'requests')"
+    heavy = f"import sys, e2e.cli; print([m for m in {names} if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, timeout=60, check=True)
     assert shown.stdout.strip() == "[]"

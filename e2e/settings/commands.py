@@ -1,0 +1,116 @@
+"""Which flags each command has: the groups of a run's settings, and its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from e2e.settings import words
+from e2e.settings.flags import Flags, flag
+from e2e.settings.settings import (
+    Attached,
+    Cells,
+    Connected,
+    Device,
+    Digested,
+    EnginePython,
+    Engines,
+    Grids,
+    Judged,
+    Kept,
+    Launched,
+    MaxTokens,
+    Out,
+    Planted,
+    Prompted,
+    Prompts,
+    Served,
+)
+from e2e.settings.words import at_least, word
+
+
+class Configured(Flags):
+    """``config`` is read before the rest, by ``sources.from_file``."""
+
+    config: Annotated[
+        Path | None,
+        word(Path),
+        flag("config", "A TOML file with flags, such as max-tokens = 4; flags and variables win.", metavar="FILE.toml"),
+    ] = None
+
+
+class RunFlags(
+    Configured, Kept, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Cells, Grids
+):  # fmt: skip
+    pass
+
+
+class FaultFlags(Configured, Kept, Digested, Prompted, Launched, Engines, Served, Connected, Cells, Grids, Planted):
+    prompts: Prompts = 2
+    max_tokens: MaxTokens = 4
+
+
+class GainFlags(Configured, Prompted, Engines, Connected, Cells):
+    """``axis``: its name and two values."""
+
+    axis: Annotated[
+        tuple[str, str, str] | None,
+        flag("axis", "Compare two values of an axis, such as placement index kernel.", metavar="AXIS A B"),
+    ] = None
+    a: Annotated[
+        str | None, word(words.connector), flag("a", "Compare this connector ...", metavar="NAME|FILE.toml")
+    ] = None
+    b: Annotated[str | None, word(words.connector), flag("b", "... with this one.", metavar="NAME|FILE.toml")] = None
+    concurrency: Annotated[
+        tuple[int, ...],
+        words.numbers("requests; write 1,8"),
+        flag("concurrency", "Requests at once.", metavar="n,n,...", default="1,8"),
+    ] = (1, 8)
+    repeats: Annotated[int, at_least(2), flag("repeats", "Pairs per length, concurrency and round.", metavar="N")] = 10
+    rounds: Annotated[int, at_least(1), flag("rounds", "Engine starts per side of --a and --b.", metavar="N")] = 2
+    out: Out = Path("results")
+    judge: Annotated[
+        Path | None, word(Path), flag("judge", "Judge a recorded comparison again; nothing is run.", metavar="DIR")
+    ] = None
+
+
+class PlacementFlags(Flags):
+    out: Annotated[Path, word(words.folder), flag("out", "Folder for the results.", metavar="DIR")] = Path(
+        "results/placement"
+    )
+    device: Device = "cpu"
+    engine_python: EnginePython = None
+    quick: Annotated[bool, word(words.switch), flag("quick", "Fewer shapes in the benchmark.", default=False)] = False
+
+
+class JudgeFlags(Flags):
+    out: Annotated[
+        Path | None,
+        word(words.folder),
+        flag("out", "Write the reports there.", metavar="DIR", default="the run's folder"),
+    ] = None
+
+
+class DoctorFlags(Served):
+    engine_python: EnginePython = None
+
+
+class NightFlags(Flags):
+    history: Annotated[
+        Path | None,
+        word(Path),
+        flag("history", "Folder of earlier nights.", metavar="DIR", default="the one that DIR lies in"),
+    ] = None
+
+
+class SetupFlags(Flags):
+    vllm: Annotated[
+        str | None,
+        words.some("a version"),
+        flag("vllm", "Another version of vLLM, such as 0.23.0.", metavar="VERSION", default="the one that fits"),
+    ] = None
+    venv: Annotated[
+        Path | None, word(words.folder), flag("venv", "The environment.", metavar="DIR", default="one of the user")
+    ] = None
+    device: Device = "cpu"
+    dry_run: Annotated[bool, word(words.switch), flag("dry-run", "Say what would be done.", default=False)] = False
