@@ -188,8 +188,7 @@ def setup(*, flags: Annotated[SetupFlags | None, FLAT] = None) -> int:
     flags = flags or SetupFlags()
     from e2e.setup import setup as make
 
-    device = flags.device if "device" in flags.given else "auto"
-    return make(device=device, vllm=flags.vllm, venv=flags.venv, dry_run=flags.dry_run)
+    return make(device=flags.device, vllm=flags.vllm, venv=flags.venv, dry_run=flags.dry_run)
 
 
 @app.command

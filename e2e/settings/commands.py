@@ -26,7 +26,7 @@ from e2e.settings.settings import (
     Prompts,
     Served,
 )
-from e2e.settings.words import at_least, word
+from e2e.settings.words import at_least, one_of, word
 
 
 class Configured(Flags):
@@ -104,13 +104,16 @@ class NightFlags(Flags):
 
 
 class SetupFlags(Flags):
+    """Another ``device`` than this machine's can be set up for."""
+
     vllm: Annotated[
         str | None,
-        words.some("a version"),
         flag("vllm", "Another version of vLLM, such as 0.23.0.", metavar="VERSION", default="the one that fits"),
     ] = None
     venv: Annotated[
-        Path | None, word(words.folder), flag("venv", "The environment.", metavar="DIR", default="one of the user")
+        Path | None, word(Path), flag("venv", "The environment.", metavar="DIR", default="one of the user")
     ] = None
-    device: Device = "cpu"
+    device: Annotated[str, one_of("auto", "cpu", "cuda"), flag("device", "auto, cpu or cuda.", metavar="DEVICE")] = (
+        "auto"
+    )
     dry_run: Annotated[bool, word(words.switch), flag("dry-run", "Say what would be done.", default=False)] = False

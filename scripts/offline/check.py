@@ -15,8 +15,8 @@ from importlib import metadata
 #: Needed by a run; each is imported in this order, in one process.
 NEEDED = (
     "torch", "triton", "transformers", "tokenizers", "safetensors", "gguf", "accelerate", "requests", "psutil",
-    "pydantic", "cyclopts", "tenacity", "junitparser", "xxhash", "docker", "prometheus_client", "allpairspy", "jsonschema",
-    "jinja2", "rich", "scipy", "xgrammar", "llguidance", "vllm", "vllm._C", "vllm._C_stable_libtorch",
+    "pydantic", "cyclopts", "tenacity", "junitparser", "xxhash", "docker", "prometheus_client", "allpairspy",
+    "jsonschema", "jinja2", "rich", "scipy", "xgrammar", "llguidance", "vllm", "vllm._C", "vllm._C_stable_libtorch",
     "vllm.vllm_flash_attn", "vllm.entrypoints.openai.api_server", "vllm.v1.engine.core", "vllm.v1.worker.gpu_worker",
     "vllm.v1.attention.backends.flash_attn", "vllm.model_executor.models.llama",
     "vllm.distributed.kv_transfer.kv_connector.v1.base", "e2e.run", "e2e.cli", "e2e.inside.extension",

@@ -77,7 +77,7 @@ def wrong(program: str, words: list[str]) -> list[str]:
             return []
         text = help_of(_AS_COMMAND[name]) if name in _AS_COMMAND else _texts(name)
         where = program
-    missing = [f"{where} has no {flag[0]}" for flag in flags if flag[0] not in _FLAG.findall(text)]
+    missing = [f"{where} has no {flag[0]}" for flag in flags if flag[0] not in ("--help", *_FLAG.findall(text))]
     return missing + [error for cell in cells(words) if (error := why_no_cell(cell))]
 
 

@@ -120,7 +120,9 @@ ROWS = (
         ("placement needs torch: its import ended with exit code -6",),
         given(torch__py="import os; os.abort()"),
     ),
-    Row("placement into a file", ("placement", "--out", "file"), 2, ("file is a file; give a folder",), given(file="")),
+    Row(
+        "placement into a file", ("placement", "--out", "file"), 2, ("'file' is a file; give a folder",), given(file="")
+    ),
     Row(
         "doctor: server without a port",
         ("doctor", "--connector-server", "localhost"),

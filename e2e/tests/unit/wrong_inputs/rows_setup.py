@@ -95,13 +95,13 @@ ROWS = (
         ("Maru is not installed", "the engine's Python", "MARU_REQUIREMENT"),
         python(),
     ),
-    Row("prompts: no folder", ("run", "--prompts-dir", "texts"), 2, ("--prompts-dir", "texts is no folder")),
-    Row("prompts: a file", ("run", "--prompts-dir", "file"), 2, ("--prompts-dir", "file is no folder"), file),
+    Row("prompts: no folder", ("run", "--prompts-dir", "texts"), 2, ("--prompts-dir", "'texts' is no folder")),
+    Row("prompts: a file", ("run", "--prompts-dir", "file"), 2, ("--prompts-dir", "'file' is no folder"), file),
     Row(
         "prompts: no text in it",
         ("run", "--prompts-dir", "texts"),
         2,
-        ("--prompts-dir", "texts has no text", "*.txt"),
+        ("--prompts-dir", "'texts' has no text", "*.txt"),
         lambda at: (at / "texts").mkdir(),
     ),
 )
