@@ -130,3 +130,17 @@ def test_pages_show_commands():
 )
 def test_a_wrong_command_is_found(line: str):
     assert len(wrong(*found(line))) == 1
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in pages()])
+def test_named_variables_are_read_somewhere(page):
+    named = {word.partition("=")[0] for word in page.code if re.fullmatch(r"[A-Z][A-Z0-9]*_[A-Z0-9_]*(=.*)?", word)}
+    assert [name for name in sorted(named) if not re.search(rf"\b{name}\b", sources())] == []
+
+
+@cache
+def sources() -> str:
+    folders = [(ROOT / name).rglob("*") for name in ("e2e", "scripts", "docker", ".github")]
+    files = [ROOT / "compose.yaml", *(path for folder in folders for path in folder if path.suffix != ".md")]
+    texts = [path.read_bytes() for path in files if path.is_file() and "tests" not in path.parts]
+    return b"\n".join(texts).decode("utf-8", "replace")
