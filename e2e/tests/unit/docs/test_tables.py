@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 
 import pytest
 from pages import ROOT, Page
@@ -15,6 +16,7 @@ from e2e.base.errors import (
     EXIT_RIG,
     EXIT_USAGE,
 )
+from e2e.base.event import KINDS
 from e2e.base.verdict import Reason, Verdict
 from e2e.connectors.generic import Generic
 from e2e.connectors.table import ADAPTERS, load
@@ -119,3 +121,11 @@ def test_keys_of_maru(keys, said: str):
         if key.startswith("maru_"):
             assert table[key].startswith(said), key
     assert set(table) <= {*config.INERT, *config.REFUSED_UNLESS, *config.USED}
+
+
+def test_kinds_of_events():
+    """Each kind has a place in the table, and no place is empty."""
+    patterns = [word for row in rows("recording.md", "kinds") for word in row[0].split(", ")]
+    homes = {kind: [pattern for pattern in patterns if fnmatchcase(kind, pattern)] for kind in KINDS}
+    assert [kind for kind, found in homes.items() if len(found) != 1] == []
+    assert {found[0] for found in homes.values()} == set(patterns)
