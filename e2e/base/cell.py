@@ -12,7 +12,7 @@ from types import MappingProxyType
 BARE_AXES = ("layout", "storage_format", "placement")
 AXES = (
     "layout", "storage_format", "overlap", "placement", "load", "release_after_layers", "chunk_tokens",
-    "block_size", "dtype", "kv_cache_dtype", "concurrency", "tensor_parallel", "connector", "fault",
+    "block_size", "dtype", "kv_cache_dtype", "concurrency", "tensor_parallel", "variant", "connector", "fault",
     "round",
 )  # fmt: skip
 

@@ -61,6 +61,7 @@ class ConnectorConfig:
     extra: Mapping[str, object] = field(default_factory=dict)
     engine_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    kv_role: str = "kv_both"
     load_failure_policy: str = "fail"
     services: tuple[ServiceSpec, ...] = ()
     witness: Witness | None = None
@@ -79,7 +80,7 @@ class ConnectorConfig:
     def as_kv_transfer_config(self) -> dict[str, object]:
         config: dict[str, object] = {
             "kv_connector": self.kv_connector,
-            "kv_role": "kv_both",
+            "kv_role": self.kv_role,
             "kv_connector_extra_config": dict(self.extra),
             "kv_load_failure_policy": self.load_failure_policy,
         }
@@ -158,6 +159,9 @@ class Particular(Protocol):
 
     def timed_params(self, cell: Cell) -> dict[str, object] | None: ...
 
+    #: axis -> words of its values, where a connector has values of its own that no grid names
+    values: Mapping[str, tuple[str, ...]]
+
 
 def missing(adapter: Adapter, *, device: str) -> str | None:
     """Why this connector can't run on this machine at all, with the cure, as one sentence. ``device``: cpu or cuda."""
@@ -175,6 +179,11 @@ def blind(adapter: Adapter, cell: Cell) -> list[dict[str, str]]:
     """What nobody can see about this connector in this cell: ``[{"fault_class", "why"}]``."""
     ask = getattr(adapter, "blind", None)
     return ask(cell) if ask else []
+
+
+def own_values(adapter: Adapter) -> Mapping[str, tuple[str, ...]]:
+    """Axis -> words of the values that this connector knows, and that belong to its grid though nobody names them."""
+    return getattr(adapter, "values", {})
 
 
 def timed_params(adapter: Adapter, cell: Cell) -> dict[str, object] | None:

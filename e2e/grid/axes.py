@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,9 +15,10 @@ Value = str | int
 
 @dataclass(frozen=True)
 class Axis:
-    """``values``: the words it knows; or, when empty, whole numbers from ``least`` on. ``default`` None: derived from
-    the rest of the cell. ``unit`` of a number. ``offered``: some connector of this repository has it, so that error
-    texts name it before they know the connector; which axes one connector has is its adapter's to say."""
+    """``values``: the words it knows; or, when empty, whole numbers from ``least`` on, or any ``words``. ``default``
+    None: derived from the rest of the cell, or none. ``unit`` of a number. ``offered``: some connector of this
+    repository has it, so that error texts name it before they know the connector; which axes one connector has is its
+    adapter's to say."""
 
     name: str
     values: tuple[str, ...] = ()
@@ -24,15 +26,24 @@ class Axis:
     least: int = 1
     unit: str = ""
     offered: bool = True
+    words: bool = False
 
     def parse(self, raw: object) -> Value:
         """A value as a flag or a TOML file gives it. Raises SettingsError with what could be meant."""
+        if self.words:
+            return self._any_word(raw)
         if self.values:
             return self._word({True: "on", False: "off"}.get(raw, raw) if isinstance(raw, bool) else raw)
         if isinstance(raw, bool) or not str(raw).isascii() or not str(raw).isdigit() or int(str(raw)) < self.least:
             unit = f" ({self.unit})" if self.unit else ""
             raise SettingsError(f"axis {self.name}: {raw!r} is no whole number from {self.least} on{unit}.")
         return int(str(raw))
+
+    def _any_word(self, raw: object) -> str:
+        """It becomes a part of cell ids and file names."""
+        if not re.fullmatch(r"[A-Za-z0-9_]+", str(raw)):
+            raise SettingsError(f"axis {self.name}: {raw!r} is no word of letters, digits and '_'.")
+        return str(raw)
 
     def _word(self, raw: object) -> str:
         if raw in self.values:
@@ -57,6 +68,7 @@ AXES: Mapping[str, Axis] = {
         Axis("kv_cache_dtype", ("auto", "fp8", "fp8_e4m3", "fp8_e5m2"), default="auto", offered=False),
         Axis("concurrency", default=1, unit="requests at once"),
         Axis("tensor_parallel", default=1, unit="GPUs", offered=False),
+        Axis("variant", words=True, offered=False),
     )
 }
 #: Of a cell's id, but chosen otherwise.

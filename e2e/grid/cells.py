@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from e2e.base.cell import AXES as ORDER
 from e2e.base.cell import Cell
-from e2e.base.connector import Adapter
+from e2e.base.connector import Adapter, own_values
 from e2e.base.errors import SettingsError
 from e2e.grid.axes import AXES, Value, derived_load
 from e2e.grid.constraints import why_invalid
@@ -62,6 +62,7 @@ def expand(
     Raises SettingsError when a --cell names an axis that the connector doesn't have.
     """
     _refuse_foreign(selection, adapter)
+    selection = selection.along(own_values(adapter))
     fixed = {axis: value for axis, value in (fixed or {}).items() if axis in adapter.axes}
     defaults = {**{name: axis.default for name, axis in AXES.items()}, **(defaults or {}), **fixed}
     asked = {name for values in selection.grid for name in values}

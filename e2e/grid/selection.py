@@ -46,6 +46,12 @@ class Selection:
                 for point in product(*values.values()):
                     yield dict(zip(values, point, strict=True)), frozenset(chosen)
 
+    def along(self, axes: Mapping[str, Sequence[str]]) -> Selection:
+        """With axes that the grid does not name, all their values; ``axes``: name -> words of the values. Raises
+        SettingsError for what is no axis or no value of it."""
+        more = {name: tuple(axis(name).parse(word) for word in words) for name, words in axes.items()}
+        return Selection(tuple({**more, **values} for values in self.grid), self.cells)
+
     def _narrowed(self, chosen: Mapping[str, Value]) -> Iterator[Product]:
         known = {name: {v for p in self.grid for v in p.get(name, ())} for name in chosen}
         for values in self.grid:

@@ -3,6 +3,8 @@ import pytest
 from e2e.base.cell import Cell
 from e2e.base.errors import SettingsError
 from e2e.connectors.table import ADAPTERS, load
+from e2e.grid.cells import expand
+from e2e.grid.selection import Selection
 
 CELL = Cell({"layout": "NHD", "block_size": 16})
 WHOLE = """
@@ -44,6 +46,96 @@ def test_whole_file(tmp_path):
     assert adapter.step(CELL, block_size=16) == 512
 
 
+FULL = """
+[connector]
+name = "two-builds"
+class = "MaruKVConnector"
+module_path = "maru_vllm"
+granularity = "chunk_tokens"
+kv_role = "kv_producer"
+kv_load_failure_policy = "recompute"
+longest_prompt = 4096
+[connector.axes]
+variant = ["july", "new"]
+overlap = [false, true]
+chunk_tokens = [128, 256]
+[connector.extra]
+url = "tcp://{store.address}"
+chunk = "{chunk_tokens}"
+[connector.when.variant.july.env]
+PYTHONPATH = "/srv/july"
+[connector.when.variant.new.env]
+PYTHONPATH = "/srv/new"
+[connector.when.overlap.on]
+extra = { overlap = true }
+engine_args = ["--no-async-scheduling"]
+[[connector.servers]]
+name = "store"
+command = ["store", "--port", "{store.port}", "--dir", "{pool_dir}"]
+ready = "listening"
+probe = "tcp"
+[connector.witness]
+name = "maru"
+address = "{store.address}"
+instance = "{pool_dir}"
+[[connector.refuses]]
+multiple_of = 128
+why = "it kills the engine."
+"""
+
+
+def test_two_builds_with_servers_and_axes_of_their_own(tmp_path):
+    adapter = load(write(tmp_path, FULL))
+    cells = {cell.id: cell for cell in expand(Selection(), adapter).cells}
+    assert len(cells) == 16
+    assert {cell.get("variant") for cell in cells.values()} == {"july", "new"}
+    cell = next(
+        c for c in cells.values() if (c.get("variant"), c.get("overlap"), c.get("chunk_tokens")) == ("new", "on", 128)
+    )
+    config = adapter.config(cell, pool_dir="/pool", block_size=16)
+    assert config.extra == {"url": "tcp://{store.address}", "chunk": 128, "overlap": True}
+    assert (config.env, config.engine_args) == ({"PYTHONPATH": "/srv/new"}, ("--no-async-scheduling",))
+    (server,) = config.services
+    assert server.argv == ("store", "--port", "{store.port}", "--dir", "/pool")
+    assert (config.witness.name, config.witness.about["instance"], adapter.has_counters) == ("maru", "/pool", True)
+    told = config.placed({"store": "127.0.0.1:9"}).as_kv_transfer_config()
+    assert told["kv_connector_extra_config"]["url"] == "tcp://127.0.0.1:9"
+    assert (told["kv_role"], told["kv_load_failure_policy"]) == ("kv_producer", "recompute")
+    assert adapter.hit_rule(cell, block_size=16).external(514) == 512
+    assert (adapter.refuses(cell, 256), adapter.refuses(cell, 257)) == ("it kills the engine.", None)
+
+
+def test_values_that_the_file_lacks_are_left_out_with_the_reason(tmp_path):
+    text = '[connector]\nname = "mine"\nclass = "Mine"\n[connector.axes]\noverlap = [false]'
+    grid = expand(Selection(), load(write(tmp_path, text)))
+    assert {cell.get("overlap") for cell in grid.cells} == {"off"}
+    assert {invalid.why for invalid in grid.invalid} == {"mine knows overlap off only."}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("[connector.axes]", '[connector.axes]\nvaraint = ["x"]', "axis 'varaint' is unknown"),
+        ('"new"]', '"new", "a b"]', "axis variant: 'a b' is no word of letters, digits"),
+        ("[128, 256]", "[0]", "axis chunk_tokens: '0' is no whole number from 1 on"),
+        ("when.variant.july", "when.variant.juli", "connector.axes.variant does not hold 'juli'"),
+        ("[connector.axes]", "[connector.axes]\nload = []", "connector.axes.load has no value"),
+        ("ready =", "redy =", "connector.servers[0].redy is unknown; did you mean ready?"),
+        ('probe = "tcp"', 'probe = "udp"', "connector.servers[0].probe must be maru or tcp"),
+        ("command = [", "address = [", "connector.servers[0].address must be host:port"),
+        ('name = "maru"', 'name = "nobody"', "connector.witness.name must be maru"),
+        ("multiple_of = 128", "multiple_of = 0", "connector.refuses[0].multiple_of must be a whole number"),
+        ('"recompute"', '"ignore"', 'connector.kv_load_failure_policy must be "fail" or "recompute"'),
+        ("chunk_tokens = [128, 256]\n", "", 'granularity is "chunk_tokens"; give connector.axes.chunk_tokens'),
+    ],
+)
+def test_what_a_file_may_not_hold_beside(tmp_path, old, new, sentence):
+    assert old in FULL
+    with pytest.raises(SettingsError) as caught:
+        expand(Selection(), load(write(tmp_path, FULL.replace(old, new, 1))))
+    assert sentence in str(caught.value)
+
+
 def test_least_file_serves_whole_blocks_but_the_last_token(tmp_path):
     adapter = load(write(tmp_path, '[connector]\nname = "x"\nclass = "X"\ngranularity = "block"'))
     assert adapter.hit_rule(CELL, block_size=32).external(65) == 64
@@ -70,11 +162,11 @@ def test_step_of_the_file_is_not_overruled(tmp_path, args):
         ),
         (
             '[connector]\nname = "x"\nclass = "X"\ngranularity = "chunk"',
-            'granularity must be "block", or a whole number of tokens',
+            'granularity must be "block", a whole number of tokens',
         ),
         (
             '[connector]\nname = "x"\nclass = "X"\ngranularity = 0',
-            'granularity must be "block", or a whole number of tokens',
+            'granularity must be "block", a whole number of tokens',
         ),
         (
             '[connector]\nname = "x"\nclass = "X"\nhold_back = -1',

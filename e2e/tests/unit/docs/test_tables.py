@@ -18,7 +18,7 @@ from e2e.base.errors import (
 )
 from e2e.base.event import KINDS
 from e2e.base.verdict import Reason, Verdict
-from e2e.connectors.generic import Generic
+from e2e.connectors.generic import ENGINE_AXES
 from e2e.connectors.table import ADAPTERS, load
 from e2e.faults.catalogue import FAULTS
 from e2e.grid.axes import AXES, Axis
@@ -57,7 +57,7 @@ def told(axis: Axis) -> tuple[str, str, str]:
     values = " ".join(axis.values) or f"{axis.unit} from {axis.least}"
     default = "async with overlap, else sync" if axis.default is None else str(axis.default)
     has = connectors_of(axis.name)
-    everyone = len(has) == len(ADAPTERS) and axis.name in Generic.axes
+    everyone = len(has) == len(ADAPTERS) and axis.name in ENGINE_AXES
     return values, default, "all" if everyone else ", ".join(sorted(has))
 
 

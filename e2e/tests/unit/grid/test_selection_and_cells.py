@@ -219,6 +219,7 @@ def test_bad_grid_files_get_one_sentence(table, sentence):
 
 
 values_of = {name: st.sampled_from(a.values) if a.values else st.integers(1, 4096) for name, a in AXES.items()}
+values_of["variant"] = st.from_regex(r"[A-Za-z0-9_]+", fullmatch=True)
 
 
 @given(st.data())
@@ -233,7 +234,7 @@ def test_any_selection_gives_unique_ids_and_whole_cells(data):
     by_key = by_engine(grid.cells, FULL)
     assert sum(map(len, by_key.values())) == len(grid.cells)
     for cell in grid.cells:
-        assert set(cell.settings) | {"release_after_layers"} == FULL.axes
+        assert set(cell.settings) | {"release_after_layers", "variant"} == FULL.axes
         assert all(axis(name).parse(value) == value for name, value in cell.settings.items())
         assert not set(cell.id) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
     for same in by_key.values():

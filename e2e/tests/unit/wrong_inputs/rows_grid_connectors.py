@@ -79,8 +79,8 @@ ROWS = (
         "class with its module", TABLE.replace("Mine", "my.Mine"), "connector.class must be the name of a Python class"
     ),
     file("module as a path", TABLE.replace('h = "mine"', 'h = "a/b.py"'), "module_path must be a dotted Python module"),
-    file("granularity of no token", TABLE + "granularity = 0", 'granularity must be "block", or a whole number'),
-    file("granularity in words", TABLE + 'granularity = "page"', 'granularity must be "block", or a whole number'),
+    file("granularity of no token", TABLE + "granularity = 0", 'granularity must be "block", a whole number'),
+    file("granularity in words", TABLE + 'granularity = "page"', 'granularity must be "block", a whole number'),
     file(
         "more held back than nothing", TABLE + "hold_back = -1", "hold_back must be a whole number of tokens from 0 on"
     ),
