@@ -15,15 +15,29 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 
-def main(target: Path, parts: Path) -> str | None:
+def main(target: Path, parts: Path) -> int:
+    """0, or 2 after one sentence on stderr."""
+    if wrong := join(target, parts):
+        print(f"bundle: {wrong}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def join(target: Path, parts: Path) -> str | None:
     """None, or what is wrong in one sentence."""
     manifests = sorted(parts.rglob("manifest.json"))
     if not manifests:
         return f"{parts} holds no part of a bundle (no manifest.json); give the folder that holds the parts."
-    manifest = json.loads(manifests[0].read_text())
-    if any(json.loads(path.read_text()) != manifest for path in manifests):
+    try:
+        manifest, *others = (json.loads(path.read_text()) for path in manifests)
+    except ValueError as error:
+        return f"{parts} holds a manifest.json that is damaged ({error}); bring that part again."
+    if any(other != manifest for other in others):
         return f"{parts} holds parts of different bundles; keep those of one."
-    jobs = [(archive, sorted(parts.rglob(f"{archive['name']}.[0-9][0-9][0-9]"))) for archive in manifest["archives"]]
+    jobs = []
+    for archive in manifest["archives"]:
+        pieces = parts.rglob(f"{archive['name']}.[0-9][0-9][0-9]")
+        jobs.append((archive, sorted(pieces, key=lambda path: path.suffix)))  # part-10 sorts before part-2
     with ProcessPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
         wrong = [answer for answer in pool.map(_unpack, [(*job, str(target)) for job in jobs]) if answer]
     if wrong:

@@ -1,6 +1,6 @@
 """Imports everything that a bundle holds and compares what it asks for with what is there; one line a failure.
 
-usage: check.py   with PYTHONPATH=RIG:SITE. Exit code 1 if anything that is needed fails.
+usage: check.py   with PYTHONPATH=RIG:SITE. Exit code 2 if anything that is needed fails.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> int:
         print(f"note {line}")
     print(_versions())
     print(f"check: {len(NEEDED) - len(failed)} of {len(NEEDED)} needed imports work, {len(left)} notes")
-    return 1 if failed else 0
+    return 2 if failed else 0
 
 
 def _import(name: str) -> str | None:
@@ -97,4 +97,4 @@ if __name__ == "__main__":
     ).returncode
     if code < 0:
         print(f"FAIL an import killed Python with signal {-code}; run with python -v to see which")
-    sys.exit(1 if code else 0)
+    sys.exit(2 if code else 0)

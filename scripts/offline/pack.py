@@ -1,4 +1,4 @@
-"""Wheels -> one importable tree -> compressed archives -> parts of a given size, each with the tools to join them."""
+"""An importable tree -> compressed archives -> parts of a given size, each with the tools to join them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import lzma
 import shutil
 import subprocess
 import tarfile
-import zipfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 #: Files of at least so many bytes get an archive of their own: they unpack side by side and are packed once.
 OWN_ARCHIVE = 20 << 20
@@ -35,44 +34,18 @@ class Archive:
     key: str
 
 
-def unpack(wheels: Iterable[Path], tree: Path, *, drop: Sequence[str], strip: Sequence[str]) -> list[str]:
-    """Wheels as ``pip install --target`` would lay them out, for a Python that isn't this one; returns dropped paths.
-    ``drop``: path patterns; ``strip``: patterns of libraries that lose their debug symbols."""
+def slim(tree: Path, *, drop: Sequence[str], strip: Sequence[str]) -> list[str]:
+    """Removes what matches ``drop`` (path patterns) and says which paths; libraries that match ``strip`` lose their
+    debug symbols."""
     dropped = []
-    for wheel in wheels:
-        with zipfile.ZipFile(wheel) as archive:
-            for info in archive.infolist():
-                target = _target(info.filename)
-                if info.is_dir() or target is None:
-                    continue
-                if any(fnmatch(target, pattern) for pattern in drop):
-                    dropped.append(target)
-                    continue
-                path = tree / target
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(info) as source, path.open("wb") as out:
-                    shutil.copyfileobj(source, out, 1 << 20)
-                path.chmod(0o755 if info.external_attr >> 16 & 0o111 else 0o644)
-                if any(fnmatch(target, pattern) for pattern in strip):
-                    subprocess.run(["strip", "--strip-debug", str(path)], check=True, timeout=120)
+    for path in sorted(path for path in tree.rglob("*") if path.is_file() or path.is_symlink()):
+        name = path.relative_to(tree).as_posix()
+        if any(fnmatch(name, pattern) for pattern in drop):
+            path.unlink()
+            dropped.append(name)
+        elif any(fnmatch(name, pattern) for pattern in strip):
+            subprocess.run(["strip", "--strip-debug", str(path)], check=True, timeout=120)
     return dropped
-
-
-def _target(name: str) -> str | None:
-    """Where a wheel's member goes: NAME.data/purelib and platlib are the root, other data is of no use here."""
-    parts = PurePosixPath(name).parts
-    if parts[0].endswith(".data"):
-        return "/".join(parts[2:]) if parts[1] in ("purelib", "platlib") else None
-    return name
-
-
-def distribution(tree: Path, *, name: str, version: str, requires: Sequence[str], entry_points: str) -> None:
-    """Metadata of the rig, so that vLLM finds its plugin; its code comes from the sources, beside the tree."""
-    folder = tree / f"{name.replace('-', '_')}-{version}.dist-info"
-    folder.mkdir(exist_ok=True)
-    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    (folder / "METADATA").write_text("\n".join([*lines, *(f"Requires-Dist: {text}" for text in requires)]) + "\n")
-    (folder / "entry_points.txt").write_text(entry_points)
 
 
 def plan(tree: Path, root: str) -> list[Archive]:

