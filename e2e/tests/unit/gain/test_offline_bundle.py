@@ -27,6 +27,7 @@ version = "1"
 dependencies = ["needed"]
 [project.optional-dependencies]
 model = ["gguf"]
+gain = ["scipy"]
 """
 
 
