@@ -26,17 +26,15 @@ SENTENCES = 3
 
 def show(facts: RunFacts, judgement: Judgement, *, on: Console, directory: Path) -> None:
     """Table of cells, causes of what did not pass, what was left out, verdict, where the report lies."""
-    show_blocks([cells_table(judgement.cells, [COLOURS[cell.verdict] for cell in judgement.cells])], on=on)
+    shown: list[Block] = [cells_table(judgement.cells, [COLOURS[cell.verdict] for cell in judgement.cells])]
     for cause in causes(judgement, facts):
-        show_blocks(list(_cause(cause)), on=on)
-    end: list[Block] = []
+        shown += _cause(cause)
     if facts.invalid:
-        end.append(Paragraph(f"{len(facts.invalid)} combinations left out, see report.md"))
-    on.print()
-    end.append(Paragraph(title(facts, judgement), style=COLOURS[judgement.verdict]))
+        shown.append(Heading(f"{len(facts.invalid)} combinations left out, see report.md", style=""))
+    shown.append(Heading(title(facts, judgement), style=COLOURS[judgement.verdict]))
     if facts.ended:
-        end.append(Paragraph(sentence_of_floor(facts.run["floor"]), style="dim"))
-    show_blocks([*end, Paragraph(f"report: {directory / 'report.md'}")], on=on)
+        shown.append(Paragraph(sentence_of_floor(facts.run["floor"]), style="dim"))
+    show_blocks([*shown, Paragraph(f"report: {directory / 'report.md'}")], on=on)
 
 
 def _cause(cause: Cause) -> Iterator[Block]:

@@ -15,14 +15,15 @@ class Code(str):
 
 @dataclass(frozen=True)
 class Heading:
+    """``style``: for a terminal, as below."""
+
     text: str
     level: int = 2
+    style: str = "bold"
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """``style``: for a terminal."""
-
     text: str
     strong: bool = False
     style: str = ""

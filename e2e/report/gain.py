@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from e2e.base.event import Event
-from e2e.base.gain import FASTER, NOTHING, WITHIN, Answer, Change, GainJudgement, Launches
+from e2e.base.gain import FASTER, NOTHING, WITHIN, Answer, Change, GainJudgement, Launches, Overlap
 from e2e.base.verdict import Verdict
+from e2e.report import markdown, terminal
+from e2e.report.document import Block, Document, Heading, Items, Paragraph, Table
+from e2e.report.facts import facts
+from e2e.report.files import put
+from e2e.report.report_json import plain
+from e2e.report.sentences import headline, verdict_text
 
 SCHEMA = "maru-e2e/gain/1"
 DOUBLE = (
@@ -20,11 +26,11 @@ DOUBLE = (
 
 
 def write(found: GainJudgement, events: Sequence[Event], folder: Path) -> None:
-    """gain.json and gain.md in ``folder``; the latter on the terminal, too."""
-    (folder / "gain.json").write_text(json.dumps(as_json(found, events), indent=1) + "\n")
-    text = markdown(found, events)
-    (folder / "gain.md").write_text(text)
-    sys.stdout.write(text)
+    """gain.json and gain.md in ``folder``; the latter on the terminal, too. UsageError when it can't be written."""
+    shown = document(found, events)
+    put(folder / "gain.json", json.dumps(plain(as_json(found, events)), indent=1) + "\n")
+    put(folder / "gain.md", markdown.render(shown))
+    terminal.show(shown, on=terminal.console(sys.stdout))
 
 
 def as_json(found: GainJudgement, events: Iterable[Event]) -> dict[str, object]:
@@ -49,59 +55,72 @@ def sentence(answer: Answer) -> str:
     return f"beyond the noise: {figure}{slower}"
 
 
-def markdown(found: GainJudgement, events: Iterable[Event]) -> str:
+def document(found: GainJudgement, events: Sequence[Event]) -> Document:
     plan, names = found.plan, found.plan["names"]
     what = f"{plan['axis']}: " if plan["axis"] else ""
-    lines = [f"# Gain: {what}{names['b']} against {names['a']}", "", _measured_on(events) + ".", ""]
+    blocks: list[Block] = [Heading(f"{_unended(events)}Gain: {what}{names['b']} against {names['a']}", level=1)]
+    blocks.append(Paragraph(f"{_measured_on(events)}."))
     if plan["double"] or _is_double(events):
-        lines += [DOUBLE, ""]
+        blocks.append(Paragraph(DOUBLE))
     if plan["device"] == "cpu":
-        lines += ["It ran on a CPU: nothing here says anything about a GPU.", ""]
+        blocks.append(Paragraph("It ran on a CPU: nothing here says anything about a GPU."))
     whole = [answer for answer in found.answers if answer.length is None]
-    lines += [f"- {answer.branch}: {sentence(answer)}" for answer in whole]
-    lines += ["", *_table(found.answers), "", *_launch_table(found.launches, names)]
+    blocks.append(Items([f"{answer.branch}: {sentence(answer)}" for answer in whole]))
+    blocks += [_table(found.answers), *_launches(found.launches, names)]
     if found.overlaps:
-        lines += ["", "Timed loads that were meant to overlap the forward:", ""]
-        lines += [
-            f"- {each.cell}: {each.pending} of {each.loads} had layers missing when the forward began, "
-            f"{each.waited} made it wait"
-            for each in found.overlaps
-        ]
+        blocks.append(Paragraph("Timed loads that were meant to overlap the forward:"))
+        blocks.append(Items([_overlap(each) for each in found.overlaps]))
     failed = [cell for cell in found.cells.cells if cell.verdict is not Verdict.PASS]
-    lines += [f"- not proven: {cell.id} is {cell.verdict.value} ({cell.reason.sentence})" for cell in failed]
-    return "\n".join([*lines, ""])
+    if failed:
+        blocks.append(Paragraph("Not proven:"))
+        blocks.append(Items([f"{cell.id} is {verdict_text(cell)}. {headline(cell)}" for cell in failed]))
+    return blocks
 
 
-def _table(answers: Iterable[Answer]) -> list[str]:
-    lines = [
-        "| branch | at once | tokens | a, ms | b, ms | client TTFT | a again | server TTFT | pairs | left out |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for each in answers:
-        if each.client is None:
-            continue
-        cells = (
-            each.branch, each.concurrency, each.length or "all", f"{each.a_s * 1e3:.2f}", f"{each.b_s * 1e3:.2f}",
-            _both(each.client), _both(each.noise), _both(each.server), each.client.pairs, each.left_out,
-        )  # fmt: skip
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return lines
+def _unended(events: Sequence[Event]) -> str:
+    return "" if facts(events).ended else "did not end: "
 
 
-def _launch_table(launches: Iterable[Launches], names) -> list[str]:
-    launches = list(launches)
-    if not launches:
-        return ["Launches were not counted."]
-    unit = "launches" if launches[0].device == "cuda" else "ATen operations (nothing is launched on a CPU)"
-    lines = [
-        f"Counted per request by the profiler, in {unit}:", "",
-        "| branch | side | tokens | all | in placement | GPU time of placement, us |", "|---|---|---|---|---|---|",
+def _overlap(each: Overlap) -> str:
+    return (
+        f"{each.cell}: {each.pending} of {each.loads} had layers missing when the forward began, "
+        f"{each.waited} made it wait"
+    )
+
+
+def _table(answers: Iterable[Answer]) -> Table:
+    headings = (
+        "branch", "at once", "tokens", "a, ms", "b, ms", "client TTFT", "a again", "server TTFT", "pairs", "left out",
+    )  # fmt: skip
+    rows = [
+        (
+            each.branch, str(each.concurrency), str(each.length or "all"), _ms(each.a_s), _ms(each.b_s),
+            _both(each.client), _both(each.noise), _both(each.server), str(each.client.pairs), str(each.left_out),
+        )
+        for each in answers if each.client is not None
     ]  # fmt: skip
-    for each in launches:
-        placed = "-" if each.placement is None else f"{each.placement:.0f}"
-        spent = "-" if each.device_us is None else f"{each.device_us:.0f}"
-        lines.append(f"| {each.branch} | {names[each.side]} | {each.length} | {each.total:.0f} | {placed} | {spent} |")
-    return lines
+    return Table(headings, rows, optional=("server TTFT", "left out", "pairs", "a, ms", "b, ms", "a again"))
+
+
+def _launches(launches: Sequence[Launches], names: Mapping[str, str]) -> list[Block]:
+    if not launches:
+        return [Paragraph("Launches were not counted.")]
+    unit = "launches" if launches[0].device == "cuda" else "ATen operations (nothing is launched on a CPU)"
+    headings = ("branch", "side", "tokens", "all", "in placement", "GPU time of placement, us")
+    rows = [
+        (each.branch, names[each.side], str(each.length), _whole(each.total), _whole(each.placement),
+         _whole(each.device_us))
+        for each in launches
+    ]  # fmt: skip
+    return [Paragraph(f"Counted per request by the profiler, in {unit}:"), Table(headings, rows, left=2)]
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.2f}"
+
+
+def _whole(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
 
 
 def _is_double(events: Iterable[Event]) -> bool:

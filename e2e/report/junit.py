@@ -35,6 +35,10 @@ def render(facts: RunFacts, judgement: Judgement) -> str:
         suite.add_testcase(case)
         document.add_testsuite(suite)
     document.update_statistics()
+    return text(document)
+
+
+def text(document: JUnitXml) -> str:
     return f"{_DECLARATION}\n{document.tostring().decode('utf-8')}\n"
 
 

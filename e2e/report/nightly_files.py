@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import junitparser
 
 from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
+from e2e.report import junit, markdown
+from e2e.report.document import Block, Code, Document, Heading, Items, Lines, Paragraph, Table
 from e2e.report.files import put
+from e2e.report.junit import xml
 from e2e.report.night_inputs import read_history, read_junit, read_night
 from e2e.report.nightly import INTERRUPTED, SELF_TEST, Change, Night, Step, as_json, compare, gate
 
@@ -27,40 +30,41 @@ def close_night(folder: Path, *, history: Path | None = None) -> tuple[int, str]
     earlier = read_history(history or folder.parent, before=folder.name)
     changes = compare(night, earlier)
     code = gate(night, changes)
-    summary = summary_text(night, reports, changes, earlier, code)
-    put(folder / "summary.md", summary)
+    text = markdown.render(summary(night, reports, changes, earlier, code))
+    put(folder / "summary.md", text)
     put(folder / "night.json", json.dumps({**as_json(night), "code": code, "good": code == EXIT_PASS}, indent=1) + "\n")
-    issue = issue_text(night, reports, changes)
-    if issue:
-        put(folder / "issue.md", issue)
-    _junit(folder, night, changes)
-    return code, summary
+    if told := issue(night, reports, changes):
+        put(folder / "issue.md", markdown.render(told))
+    put(folder / "junit.xml", _junit(folder, night, changes))
+    return code, text
 
 
 def word(code: int) -> str:
     return _WORDS.get(code, "the rig failed")
 
 
-def summary_text(
+def summary(
     night: Night, reports: Mapping[str, Mapping], changes: Sequence[Change], earlier: Sequence[Night], code: int
-) -> str:
-    lines = [f"# {word(code)}: night {night.name}", ""]
+) -> Document:
+    blocks: list[Block] = [Heading(f"{word(code)}: night {night.name}", level=1)]
     blind = blindness(night)
     if blind:
-        lines += [f"**{blind}**", ""]
-    lines += ["| step | exit code | meaning | seconds |", "|---|---|---|---|"]
-    lines += [f"| {s.name} | {s.code} | {_meaning(night, s)} | {s.seconds:.0f} |" for s in night.steps]
+        blocks.append(Paragraph(blind, strong=True))
+    steps = [(step.name, str(step.code), _meaning(night, step), f"{step.seconds:.0f}") for step in night.steps]
+    blocks.append(Table(("step", "exit code", "meaning", "seconds"), steps))
     for step, report in reports.items():
         counts = report["summary"]
-        lines += ["", f"## {step}: {counts['pass']} of {counts['cells']} pass", ""]
-        lines += ["| cell | verdict | hits | TTFT cold | external | speed-up |", "|---|---|---|---|---|---|"]
-        lines += [_row(cell) for cell in report["cells"]]
+        blocks.append(Heading(f"{step}: {counts['pass']} of {counts['cells']} pass"))
+        headings = ("cell", "verdict", "hits", "TTFT cold", "external", "speed-up")
+        rows = [_row(cell) for cell in report["cells"]]
+        blocks.append(Table(headings, rows, left=2, optional=("TTFT cold", "hits", "external")))
     against = f"the last good night, {earlier[0].name}" if earlier else "no earlier good night"
-    lines += ["", f"## Compared with {against}", ""]
-    lines += [f"- {'worse' if c.worse else 'better'}: {c.kind}: {c.cell}: {c.text}" for c in changes] or ["No change."]
+    blocks.append(Heading(f"Compared with {against}"))
+    told = [f"{'worse' if c.worse else 'better'}: {c.kind}: {c.cell}: {c.text}" for c in changes]
+    blocks.append(Items(told) if told else Paragraph("No change."))
     if 0 < len(earlier) < 3:
-        lines += ["", "Times are compared once there are three good nights to tell their noise."]
-    return "\n".join(lines) + "\n"
+        blocks.append(Paragraph("Times are compared once there are three good nights to tell their noise."))
+    return blocks
 
 
 def blindness(night: Night) -> str:
@@ -86,70 +90,75 @@ def _meaning(night: Night, step: Step) -> str:
     return meaning if step.gates or step.code == EXIT_PASS else f"{meaning} (no gate)"
 
 
-def _row(cell: Mapping) -> str:
+def _row(cell: Mapping) -> tuple[str, ...]:
     ttft = cell["ttft"]
     times = [f"{value:.2f} s" if value is not None else "-" for value in (ttft["cold_s"], ttft["external_s"])]
     speedup = f"{ttft['speedup']:.2f}x" if ttft["speedup"] is not None else "-"
     verdict = cell["verdict"] + (f": {cell['reason']}" if cell["reason"] else "")
-    hits = "-" if cell["hits"]["engine"] is None else cell["hits"]["engine"]
-    return f"| {cell['id']} | {verdict} | {hits} | {times[0]} | {times[1]} | {speedup} |"
+    hits = "-" if cell["hits"]["engine"] is None else str(cell["hits"]["engine"])
+    return (Code(cell["id"]), verdict, hits, *times, speedup)
 
 
-def issue_text(night: Night, reports: Mapping[str, Mapping], changes: Sequence[Change]) -> str:
+def issue(night: Night, reports: Mapping[str, Mapping], changes: Sequence[Change]) -> Document:
     """Ready to be pasted: the first line is the title. Empty when nothing is corrupt."""
     wrong = [(step, cell) for step, rep in reports.items() for cell in rep["cells"] if cell["verdict"] == "corrupt"]
     if not wrong:
-        return ""
+        return []
     adapters = sorted({cell["adapter"] for _, cell in wrong})
     known = {change.cell: change.text for change in changes if change.kind == "new corruption"}
-    lines = [f"KV corruption with {', '.join(adapters)}: {_cells(len(wrong))} in the night of {night.name}", ""]
-    lines += ["Cached reruns did not reproduce what the engine computes without the connector.", ""]
+    blocks: list[Block] = [
+        Paragraph(f"KV corruption with {', '.join(adapters)}: {_cells(len(wrong))} in the night of {night.name}"),
+        Paragraph("Cached reruns did not reproduce what the engine computes without the connector."),
+    ]
     for step, cell in wrong:
-        lines += [f"### {cell['id']}", "", "It " + known.get(f"{step}/{cell['id']}", "is corrupt") + ".", ""]
-        claimed = cell["ttft"].get("claimed_speedup")
-        if claimed and claimed > 1:
-            lines += [f"Fast but wrong: a speed-up of {claimed:.2f}x would have been claimed.", ""]
-        lines += [f"- {finding['sentence']}" for finding in cell["findings"]]
-        build = cell["effective"].get("connector_build")
-        if build:
-            lines += ["", "Connector: " + ", ".join(f"{key} {value}" for key, value in build.items())]
-        lines += ["", "Reproduce:", "", f"    {cell['reproduce']}", ""]
+        blocks += _corrupt(cell, known.get(f"{step}/{cell['id']}", "is corrupt"))
     versions = {
         f"{key} {value}"
         for rep in reports.values()
         for e in rep["engines"]
         for key, value in (e["versions"] or {}).items()
     }
-    lines += [
-        f"Versions: {', '.join(sorted(versions)) or 'unknown'}",
-        "",
-        f"Recordings: artifact of night {night.name}.",
-    ]
-    return "\n".join(lines) + "\n"
+    blocks.append(Paragraph(f"Versions: {', '.join(sorted(versions)) or 'unknown'}"))
+    blocks.append(Paragraph(f"Recordings: artifact of night {night.name}."))
+    return blocks
+
+
+def _corrupt(cell: Mapping, since: str) -> Iterator[Block]:
+    yield Heading(Code(cell["id"]), level=3)
+    yield Paragraph(f"It {since}.")
+    claimed = cell["ttft"].get("claimed_speedup")
+    if claimed and claimed > 1:
+        yield Paragraph(f"Fast but wrong: a speed-up of {claimed:.2f}x would have been claimed.")
+    yield Items([finding["sentence"] for finding in cell["findings"]])
+    build = cell["effective"].get("connector_build")
+    if build:
+        yield Paragraph("Connector: " + ", ".join(f"{key} {value}" for key, value in build.items()))
+    yield Paragraph("Reproduce:")
+    yield Lines(cell["reproduce"])
 
 
 def _cells(number: int) -> str:
     return "1 cell" if number == 1 else f"{number} cells"
 
 
-def _junit(folder: Path, night: Night, changes: Sequence[Change]) -> None:
+def _junit(folder: Path, night: Night, changes: Sequence[Change]) -> str:
     """The grids' JUnit files together, and one case per step and per change for the worse."""
     whole = junitparser.JUnitXml()
     for found in read_junit(folder, night):
         whole += found
     suite = junitparser.TestSuite("nightly")
     for step in night.steps:
-        case = junitparser.TestCase(step.name, "nightly.steps", step.seconds)
+        case = junitparser.TestCase(xml(step.name), "nightly.steps", step.seconds)
         if step.gates and (step.code != EXIT_PASS or step.name in night.gaps):
             case.result = [junitparser.Failure(f"exit code {step.code}: {_meaning(night, step)}")]
         suite.add_testcase(case)
     for change in changes:
-        case = junitparser.TestCase(f"{change.kind}: {change.cell}", "nightly.changes", 0)
+        case = junitparser.TestCase(xml(f"{change.kind}: {change.cell}"), "nightly.changes", 0)
         if change.worse and change.kind != "TTFT":
-            case.result = [junitparser.Failure(change.text)]
+            case.result = [junitparser.Failure(xml(change.text))]
         elif change.worse:
-            case.system_out = change.text
+            case.system_out = xml(change.text)
         suite.add_testcase(case)
     whole.add_testsuite(suite)
     whole.update_statistics()
-    whole.write(str(folder / "junit.xml"), pretty=True)
+    return junit.text(whole)

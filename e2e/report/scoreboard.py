@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from e2e.base.errors import EXIT_CORRUPT, EXIT_PASS
 from e2e.base.judgement import CellJudgement, Judgement
 from e2e.base.verdict import Reason, Verdict
 from e2e.faults.catalogue import FAULTS
+from e2e.report import markdown, terminal
+from e2e.report.document import Document, Heading, Items, Paragraph, Table
 from e2e.report.files import put
+from e2e.report.report_json import plain
 
 #: Which check a finding speaks for. The exact oracle is the first two, without any digest.
 CHECKS: Mapping[str, tuple[Reason, ...]] = {
@@ -115,23 +117,16 @@ def _row(cell: CellJudgement, twin_passed: bool) -> Row:
     )
 
 
-def show(judgement: Judgement, *, on: Console, directory: Path) -> int:
-    """Prints the scoreboard, writes scoreboard.json and scoreboard.md, returns the exit code."""
+def show(judgement: Judgement, *, on: Console, directory: Path, ended: bool = True) -> int:
+    """Prints the scoreboard, writes scoreboard.json and scoreboard.md, returns the exit code. ``ended``: did the run
+    come to its end?"""
     board = scoreboard(judgement)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="left" if number == 0 else "right")
-    lines = list(summary(board))
-    for texts in lines:
-        table.add_row(*texts)
-    on.print(table)
-    for row in board.rows:
-        if row.outcome != CAUGHT:
-            on.print(f"{row.outcome}: {row.fault} in {row.cell}: {row.why}", markup=False)
-    on.print(f"\n{false_alarms(board)}\n{verdict_line(board)}", markup=False)
-    put(directory / "scoreboard.json", json.dumps(asdict(board), indent=1) + "\n")
-    put(directory / "scoreboard.md", markdown(board, lines))
-    on.print(f"scoreboard: {directory / 'scoreboard.md'}", markup=False, soft_wrap=True)
+    undone = [f"{row.outcome}: {row.fault} in {row.cell}: {row.why}" for row in board.rows if row.outcome != CAUGHT]
+    end = [Paragraph(false_alarms(board)), Paragraph(_title(board, ended), strong=True)]
+    terminal.show([_summary(board), Items(undone), *end], on=on)
+    put(directory / "scoreboard.json", json.dumps(plain(asdict(board)), indent=1) + "\n")
+    put(directory / "scoreboard.md", markdown.render(document(board, ended=ended)))
+    terminal.show([Paragraph(f"scoreboard: {directory / 'scoreboard.md'}")], on=on)
     return board.exit_code
 
 
@@ -166,16 +161,22 @@ def verdict_line(board: Scoreboard) -> str:
     return f"{counts[CAUGHT]} of {len(board.rows)} planted faults caught" + (f", {rest}" if rest else "")
 
 
-def markdown(board: Scoreboard, lines: Sequence[tuple[str, ...]]) -> str:
-    rows = [HEADINGS, ("---",) * len(HEADINGS), *lines]
-    head = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-    each = "\n".join(
-        f"| {row.fault} | {row.cell} | {row.outcome}{': ' + row.why if row.why else ''} | "
-        f"{', '.join(row.checks) or '-'} | {row.pattern or '-'}{'' if row.located is not False else ' (wrong)'} | "
-        f"{row.where or '-'} |"
+def _title(board: Scoreboard, ended: bool) -> str:
+    return verdict_line(board) if ended else f"did not end: {verdict_line(board)}"
+
+
+def document(board: Scoreboard, *, ended: bool = True) -> Document:
+    headings = ("fault", "cell", "outcome", "seen by", "pattern", "first wrong place")
+    rows = [
+        (
+            row.fault, row.cell, row.outcome + (f": {row.why}" if row.why else ""), ", ".join(row.checks) or "-",
+            (row.pattern or "-") + (" (wrong)" if row.located is False else ""), row.where or "-",
+        )
         for row in board.rows
-    )
-    return (
-        f"# {verdict_line(board)}\n\n{head}\n\n{false_alarms(board)}\n\n"
-        f"| fault | cell | outcome | seen by | pattern | first wrong place |\n|---|---|---|---|---|---|\n{each}\n"
-    )
+    ]  # fmt: skip
+    head = Heading(_title(board, ended), level=1)
+    return [head, _summary(board), Paragraph(false_alarms(board)), Table(headings, rows, left=6)]
+
+
+def _summary(board: Scoreboard) -> Table:
+    return Table(HEADINGS, summary(board), optional=("hits", "first answer", "claimed speed-up", "tokens", "logprobs"))

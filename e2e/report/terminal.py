@@ -25,15 +25,18 @@ def console(stream: TextIO) -> Console:
 
 
 def show(document: Document, *, on: Console) -> None:
+    before: Block | None = None
     for block in document:
+        if before is not None and (isinstance(block, (Heading, Table)) or isinstance(before, Table)):
+            on.print()
         _show(block, on)
+        before = block
 
 
 def _show(block: Block, on: Console) -> None:
     match block:
-        case Heading(text):
-            on.print()
-            _wrapped(text, on, style="bold")
+        case Heading(text, _, style):
+            _wrapped(text, on, style=style)
         case Paragraph(text, strong, style):
             _wrapped(text, on, style=style or ("bold" if strong else ""))
         case Items(texts, depth):

@@ -93,14 +93,14 @@ def test_new_corruption_makes_an_issue_that_can_be_pasted(tmp_path):
     assert issue.splitlines()[0] == "KV corruption with embedded: 1 cell in the night of 20260102T020000Z"
     for part in ("Fast but wrong: a speed-up of 4.00x", "other logprobs", "./scripts/canary --cell HND-layerwise"):
         assert part in issue
-    assert "### NHD-chunkwise" not in issue
+    assert "### `NHD-chunkwise`" not in issue
 
 
 def test_what_was_not_even_fast_is_not_called_so(tmp_path):
     wrong = [cell(verdict="corrupt", external=4.0)]
     close_night(write(tmp_path, "20260102T020000Z", cells=wrong, steps=codes(**{"grid-embedded-default": 1})))
     issue = (tmp_path / "20260102T020000Z" / "issue.md").read_text()
-    assert "### NHD-chunkwise" in issue
+    assert "### `NHD-chunkwise`" in issue
     assert "Fast but wrong" not in issue
 
 
