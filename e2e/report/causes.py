@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from e2e.base.judgement import CellJudgement, Judgement
 from e2e.report.facts import EngineLog, RunFacts
-from e2e.report.sentences import meaning, pattern, sentence
+from e2e.report.sentences import detail, meaning, pattern, sentence
 
 #: What tells causes of one reason apart. Where, when and how much differ from cell to cell.
 _APART = ("cause", "error", "axis", "baseline", "source", "what", "rule")
@@ -47,11 +47,18 @@ def _pattern(cell: CellJudgement) -> str:
 
 
 def _cause(cells: Sequence[CellJudgement], facts: RunFacts) -> Cause:
-    told = {cell.id: tuple(dict.fromkeys(map(sentence, cell.findings))) for cell in cells}
+    told = {cell.id: _told(cell) for cell in cells}
     shared = tuple(text for text in told[cells[0].id] if all(text in texts for texts in told.values()))
     own = {cell: tuple(text for text in texts if text not in shared) for cell, texts in told.items()}
     logs = {name: log for cell in cells for name, log in engine_logs(cell, facts).items()}
     return Cause(_title(cells[0]), tuple(cells), shared, own, logs)
+
+
+def _told(cell: CellJudgement) -> tuple[str, ...]:
+    """A sentence per finding, without what the cause's title says already."""
+    lead = cell.findings[0].reason
+    texts = [detail(finding) if finding.reason is lead else sentence(finding) for finding in cell.findings]
+    return tuple(dict.fromkeys(filter(None, texts)))
 
 
 def _title(cell: CellJudgement) -> str:

@@ -78,11 +78,16 @@ def _cell(cell: CellJudgement, run: Mapping[str, object]) -> dict[str, object]:
 
 
 def plain(value: object) -> object:
-    """JSON values only: a number that JSON doesn't have becomes null, anything foreign its text."""
+    """JSON values only: a number that JSON doesn't have becomes null, anything foreign its text. Half a character (a
+    lone surrogate), which readers of JSON refuse, becomes a question mark."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {_text(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if isinstance(value, (str, int, bool, type(None))) else str(value)
+    return value if isinstance(value, (int, bool, type(None))) else _text(value)
+
+
+def _text(value: object) -> str:
+    return str(value).encode("utf-8", "replace").decode("utf-8")

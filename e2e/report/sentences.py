@@ -12,8 +12,14 @@ Evidence = Mapping[str, object]
 
 def sentence(finding: Finding) -> str:
     """What the reason means, then what was seen: ``The engine crashed: OutOfMemoryError (HND.connector.1, run).``"""
-    detail = _DETAILS.get(finding.reason, _listed)(finding.evidence)
-    return f"{meaning(finding.reason)}: {detail.rstrip('.')}." if detail else f"{meaning(finding.reason)}."
+    seen = detail(finding)
+    return f"{meaning(finding.reason)}: {seen}" if seen else f"{meaning(finding.reason)}."
+
+
+def detail(finding: Finding) -> str:
+    """What was seen, without what it means; may be empty."""
+    text = _DETAILS.get(finding.reason, _listed)(finding.evidence).rstrip(".")
+    return f"{text}." if text else ""
 
 
 def meaning(reason: Reason) -> str:

@@ -209,7 +209,7 @@ def test_console(verdict, tmp_path: Path):
     assert lines[0].split()[:2] == ["cell", "verdict"]
     assert lines[1].startswith(CELL)
     assert ("4.00x" in lines[1]) == (verdict == "pass")
-    shown = visible(headline(judgement.cells[0])[:40]) or "nothing wrong"
+    shown = visible(headline(judgement.cells[0])).split(": ")[0] or "nothing wrong"
     assert (shown in stream.getvalue()) == (verdict != "pass")
     assert ("fast but wrong" in stream.getvalue()) == (verdict == "corrupt")
     assert lines[-3].startswith(f"{verdict}: ")
