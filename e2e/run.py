@@ -20,7 +20,7 @@ from e2e.base.connector import Adapter, missing
 from e2e.base.errors import EngineCrashed, EngineError, EngineTimeout, SettingsError, UsageError
 from e2e.base.event import ARMS, SCHEMA, Record
 from e2e.connectors.installed import installed
-from e2e.connectors.table import load
+from e2e.connectors.table import ADAPTERS, load
 from e2e.grid.cells import Grid, by_engine, expand
 from e2e.judge.cells import judge
 from e2e.observe.digests import DigestWindow
@@ -76,7 +76,7 @@ def run(settings: Settings) -> int:
         defaults=settings.axis_defaults,
         fixed=fixed_axes(settings, found),
     ).require_cells()
-    if settings.connector.endswith(".toml") and starts:
+    if settings.connector not in ADAPTERS and starts:
         check_class(
             adapter.config(grid.cells[0], pool_dir="", block_size=16), python=python, environ=engine_environment(python)
         )

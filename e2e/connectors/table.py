@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import partial
 from importlib import import_module
 
 from e2e.base.connector import Adapter
 from e2e.base.errors import SettingsError
 from e2e.base.spelling import meant
+from e2e.connectors import third_party
 from e2e.connectors.generic import load_generic
 
 #: name on the command line -> module:class of its adapter
@@ -25,28 +25,37 @@ ADAPTERS: Mapping[str, str] = {
 
 
 def load(name: str, *, pool_bytes: int | None = None, server: str | None = None, python: str = "") -> Adapter:
-    """The adapter of a name of the table or of a FILE.toml. Raises SettingsError for anything else.
+    """The adapter of a name, a package.module:Class or a FILE.toml. Raises SettingsError for anything else.
 
     ``pool_bytes``: the size of the connector's pool; refused for a connector that has none of its own. ``server``:
     host:port of a server that the connector is to use; connectors that use none don't care. ``python``: the
     engine's interpreter, for those that ask what it has installed; this one by default.
     """
-    if name.endswith(".toml"):
-        made = partial(load_generic, name)
-        takes: set[str] = set()
-    else:
-        made = _from_table(name)
-        takes = {field.name for field in fields(made)} if is_dataclass(made) else set()
+    found = None if name.endswith(".toml") else _class(name)
+    takes = {field.name for field in fields(found)} if is_dataclass(found) else set()
     if pool_bytes is not None and "pool_bytes" not in takes:
         raise SettingsError(f"connector {name} has no pool of its own; leave out --pool-size.")
+    if found is None:
+        return load_generic(name)
     given = {"pool_bytes": pool_bytes, "server": server, "python": python or None}
-    return made(**{key: value for key, value in given.items() if key in takes and value is not None})
+    return third_party.made(found, name, {k: v for k, v in given.items() if k in takes and v is not None})
 
 
-def _from_table(name: str) -> type[Adapter]:
-    if name not in ADAPTERS:
-        close = meant(name, ADAPTERS)
-        hint = f"did you mean {close}? " if close else ""
-        raise SettingsError(f"connector {name!r} is unknown; {hint}Use {', '.join(ADAPTERS)} or a FILE.toml.")
-    module, _, attribute = ADAPTERS[name].partition(":")
-    return getattr(import_module(module), attribute)
+def names() -> list[str]:
+    """Every name that ``load`` takes here, ours first."""
+    return [*ADAPTERS, *sorted(set(third_party.offered()) - set(ADAPTERS))]
+
+
+def _class(name: str) -> type[Adapter]:
+    """Ours go first: no package can stand in for them."""
+    if name in ADAPTERS:
+        module, _, attribute = ADAPTERS[name].partition(":")
+        return getattr(import_module(module), attribute)
+    if ":" in name:
+        return third_party.by_path(name)
+    if points := third_party.offered().get(name):
+        return third_party.by_entry_point(name, points)
+    close = meant(name, names())
+    hint = f"did you mean {close}? " if close else ""
+    known = ", ".join(names())
+    raise SettingsError(f"connector {name!r} is unknown; {hint}Use {known}, a FILE.toml or package.module:Class.")

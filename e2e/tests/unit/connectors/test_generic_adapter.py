@@ -2,7 +2,7 @@ import pytest
 
 from e2e.base.cell import Cell
 from e2e.base.errors import SettingsError
-from e2e.connectors.table import ADAPTERS, load
+from e2e.connectors.table import load, names
 from e2e.grid.cells import expand
 from e2e.grid.selection import Selection
 
@@ -211,7 +211,9 @@ def test_file_that_is_not_text(tmp_path):
 def test_unknown_name(name, hint):
     with pytest.raises(SettingsError) as caught:
         load(name)
-    assert str(caught.value) == (f"connector {name!r} is unknown; {hint}Use {', '.join(ADAPTERS)} or a FILE.toml.")
+    assert str(caught.value) == (
+        f"connector {name!r} is unknown; {hint}Use {', '.join(names())}, a FILE.toml or package.module:Class."
+    )
 
 
 def test_pool_size_is_for_connectors_with_a_pool():

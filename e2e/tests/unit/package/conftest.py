@@ -9,8 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[4]
+from declared import ROOT, linked
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +33,15 @@ def site(wheel, tmp_path_factory) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def dependencies(tmp_path_factory) -> Path:
+    """A folder that sees the distributions that the rig declares, and no other."""
+    return linked(tmp_path_factory.mktemp("dependencies"))
+
+
+@pytest.fixture(scope="session")
+def with_pytest(tmp_path_factory) -> Path:
+    """The same with the extra ``conformance``."""
+    return linked(tmp_path_factory.mktemp("with-pytest"), "conformance")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from declared import needed
 
 ROOT = Path(__file__).parents[4]
 #: Imports every module that the rig's own environment may import, with nothing on the path but what is named.
@@ -18,7 +16,7 @@ IMPORT_ALL = """
 import importlib, json, pkgutil, sys
 import e2e
 names = [m.name for m in pkgutil.walk_packages(e2e.__path__, "e2e.", onerror=lambda name: None)]
-names = [name for name in names if not name.startswith(("e2e.inside", "e2e.conformance", "e2e.tests"))]
+names = [name for name in names if not name.startswith(("e2e.inside", "e2e.conformance.test_contract", "e2e.tests"))]
 failed = {}
 for name in names:
     try:
@@ -35,54 +33,15 @@ def run(program: str, *paths: Path, cwd: Path) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-I", "-S", "-c", enter], cwd=cwd, capture_output=True, text=True)
 
 
-def needed(*extras: str) -> set[str]:
-    """Distributions that ``pip install maru-e2e[extras]`` brings, by the metadata of what is installed here."""
-    from packaging.requirements import Requirement
-
-    found, todo = set(), [Requirement("maru-e2e" + (f"[{','.join(extras)}]" if extras else ""))]
-    declared = project()
-    while todo:
-        want = todo.pop()
-        if want.name == "maru-e2e":
-            lines = declared["dependencies"] + [r for e in want.extras for r in declared["optional-dependencies"][e]]
-        else:
-            lines = importlib.metadata.requires(want.name) or []
-        for line in map(Requirement, lines):
-            marks = [{"extra": extra} for extra in (want.extras or {""})]
-            name = re.sub(r"[-_.]+", "-", line.name).lower()
-            if name not in found and (line.marker is None or any(map(line.marker.evaluate, marks))):
-                found.add(name)
-                todo.append(line)
-    return found
-
-
-def project() -> dict:
-    try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        import tomli as tomllib
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-
-
-@pytest.fixture(scope="module")
-def dependencies(tmp_path_factory) -> Path:
-    """A folder that sees the distributions that the rig declares, and no other."""
-    folder = tmp_path_factory.mktemp("dependencies")
-    for name in needed():
-        distribution = importlib.metadata.distribution(name)
-        for top in {path.parts[0] for path in distribution.files or () if path.parts[0] not in ("..", "__pycache__")}:
-            link = folder / top
-            if not link.exists():
-                os.symlink(distribution.locate_file(top), link)
-    return folder
-
-
 def test_prompts_and_data_are_in_it_and_tests_are_not(site):
     there = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
     assert {f"e2e/prompts/{path.name}" for path in (ROOT / "prompts").glob("*.txt")} <= there
     assert len(list((ROOT / "prompts").glob("*.txt"))) >= 6
     assert {"e2e/py.typed", "e2e/report/report.schema.json", "e2e/connectors/maru_logging.json"} <= there
-    assert not [name for name in there if name.startswith("e2e/tests") or "test_" in name.split("/")[-1].split(".")[0]]
+    tests = {
+        name for name in there if name.startswith("e2e/tests") or Path(name).name.startswith(("test_", "conftest"))
+    }
+    assert tests == {"e2e/conformance/test_contract.py"}  # what authors of adapters run
 
 
 def test_it_needs_no_more_than_its_dependencies(site, dependencies, tmp_path):

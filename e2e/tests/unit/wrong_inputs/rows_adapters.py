@@ -1,0 +1,37 @@
+"""Connectors that are named by a package's entry point or by the place of a class."""
+
+from __future__ import annotations
+
+from row import Row
+
+
+def at(name: str, word: str, *says: str) -> Row:
+    return Row(name, ("cells", "--connector", word), 2, says)
+
+
+ROWS = (
+    at("adapter: no such module", "no_such_package.kv:Mine", "no module no_such_package", "PYTHONPATH"),
+    at("adapter: no such submodule", "json.kv:Mine", "no module json.kv", "install it here"),
+    at("adapter: no such class", "json:Mine", "json has no Mine", "check its name"),
+    at("adapter: a function", "json:loads", "is no class but function", "name an adapter's class"),
+    at("adapter: a module", "json:decoder", "is no class but module"),
+    at("adapter: another class", "json:JSONDecoder", "is no adapter", "it lacks name, axes", "docs/connectors.md"),
+    at("adapter: vLLM's class instead of the adapter", "builtins:object", "is no adapter", "hit_rule, step"),
+    at("adapter: no class after the colon", "json:", "no place of a class", "package.module:Class"),
+    at("adapter: no module before the colon", ":Mine", "no place of a class", "package.module:Class"),
+    at("adapter: an address", "http://host:1", "no place of a class", "package.module:Class"),
+    at("adapter: a file", "./mine.py:Mine", "no place of a class", "package.module:Class"),
+    Row(
+        "gain: no such class",
+        ("gain", "--a", "embedded", "--b", "json:Mine"),
+        2,
+        ("json has no Mine",),
+    ),
+    Row(
+        "gain: no pool of its own",
+        ("gain", "--a", "example", "--b", "example", "--pool-size", "1G"),
+        2,
+        ("connector example has no pool of its own", "leave out --pool-size"),
+    ),
+    Row("connector by variable", ("cells",), 2, ("json has no Mine",), environ={"MARU_E2E_CONNECTOR": "json:Mine"}),
+)
