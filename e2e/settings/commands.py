@@ -58,9 +58,13 @@ class GainFlags(Configured, Prompted, Engines, Connected, Cells):
         flag("axis", "Compare two values of an axis, such as placement index kernel.", metavar="AXIS A B"),
     ] = None
     a: Annotated[
-        str | None, word(words.connector), flag("a", "Compare this connector ...", metavar="NAME|FILE.toml")
+        str | None,
+        word(words.connector),
+        flag("a", "Compare this connector ...", metavar="NAME|FILE.toml|MODULE:CLASS"),
     ] = None
-    b: Annotated[str | None, word(words.connector), flag("b", "... with this one.", metavar="NAME|FILE.toml")] = None
+    b: Annotated[
+        str | None, word(words.connector), flag("b", "... with this one.", metavar="NAME|FILE.toml|MODULE:CLASS")
+    ] = None
     concurrency: Annotated[
         tuple[int, ...],
         words.numbers("requests; write 1,8"),

@@ -64,8 +64,8 @@ class Connected(Flags):
         word(words.connector),
         flag(
             "connector",
-            "embedded, maru, lmcache, offloading, example, decode-bench, ..., or a TOML file.",
-            metavar="NAME|FILE.toml",
+            "embedded, maru, lmcache, offloading, example, decode-bench, ..., a TOML file, or module:Class.",
+            metavar="NAME|FILE.toml|MODULE:CLASS",
         ),
     ] = "embedded"
     pool_bytes: Annotated[

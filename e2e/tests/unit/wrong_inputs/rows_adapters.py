@@ -29,7 +29,7 @@ ROWS = (
     ),
     Row(
         "gain: no pool of its own",
-        ("gain", "--a", "example", "--b", "example", "--pool-size", "1G"),
+        ("gain", "--a", "example", "--b", "decode-bench", "--pool-size", "1G"),
         2,
         ("connector example has no pool of its own", "leave out --pool-size"),
     ),
