@@ -90,7 +90,7 @@ def test_whatever_keeps_it_from_being_an_adapter_is_one_sentence(theirs, place, 
 
 @pytest.mark.parametrize("word", ["theirs_good:", ":Mine", "a b:Mine", "http://x"])
 def test_what_is_no_place_of_a_class(word):
-    with pytest.raises(SettingsError, match="is no place of a class; write package.module:Class"):
+    with pytest.raises(SettingsError, match=r"is no place of a class; write package\.module:Class"):
         load(word)
 
 
