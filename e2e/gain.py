@@ -9,11 +9,9 @@ from __future__ import annotations
 import itertools
 import platform
 import sys
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 from e2e.base.cell import Cell
@@ -23,21 +21,19 @@ from e2e.base.event import ARMS, Record
 from e2e.connectors.table import load
 from e2e.grid.axes import axis as axis_of
 from e2e.grid.cells import Grid, by_engine, expand
+from e2e.material import Material, material
 from e2e.observe.metrics import Snapshot
-from e2e.plan import KeyPlan, plan
+from e2e.plan import KeyPlan
 from e2e.recording.journal import Journal, read
 from e2e.replay.paired import Sender, timed_cell, until
-from e2e.replay.prompts import Prompt, build_prompts, folder_tokenizer, read_documents
+from e2e.replay.prompts import Prompt, build_prompts
 from e2e.report import gain as report_gain
 from e2e.report.files import write_reports
 from e2e.report.progress import Progress
-from e2e.run import PROMPTS, Flow, Live, shared_memory
+from e2e.run import Flow, Live, Name, clean_up, plan_of
 from e2e.settings.settings import RECORDING, Settings
 from e2e.settings.world import engine_python, state_dir
 from e2e.stack.ledger import Ledger
-from e2e.stack.model import prepare_model
-from e2e.stack.model_facts import model_facts
-from e2e.stack.reaper import reap
 from e2e.standing import Standing, judged_on_the_way_out
 
 try:
@@ -80,20 +76,20 @@ class Wanted:
 
 def gain(settings: Settings, wanted: Wanted) -> int:
     """Measures, judges, reports; returns the exit code of the contract."""
-    for left in reap(state_dir=state_dir()):
-        print(f"cleaned up after run {left.run_id}")
+    clean_up()
     python = engine_python(settings.engine_python)
     sides = {"a": wanted.specs[0], "b": wanted.specs[-1]} if wanted.specs else {"a": settings.connector}
     adapters = {side: load(name, pool_bytes=settings.pool_bytes, python=python) for side, name in sides.items()}
     for adapter in adapters.values():
         if why := missing(adapter, device=settings.device):
             raise SettingsError(f"connector {adapter.name}: {why}")
-    model = prepare_model(settings.model, python=python)
-    comparison = (AxisGain if wanted.axis else SpecGain)(wanted, settings, adapters, model)
-    run_id = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:8]}"
-    documents = read_documents(PROMPTS.glob("*.txt"))
+    made_of = material(settings, python=python)
+    if made_of.encode is None:
+        raise SettingsError(f"gain tells tokens itself: model {settings.model} must be a folder with a tokenizer.json.")
+    comparison = (AxisGain if wanted.axis else SpecGain)(wanted, settings, adapters, made_of)
+    name = Name.new()
     with (
-        Ledger(run_id=run_id, state_dir=state_dir()) as ledger,
+        Ledger(run_id=name.run_id, state_dir=state_dir()) as ledger,
         Journal(settings.recording) as journal,
         judged_on_the_way_out(journal.record, lambda: report(settings.out)),
         Progress(sys.stderr, comparison.steps) as progress,
@@ -101,7 +97,7 @@ def gain(settings: Settings, wanted: Wanted) -> int:
         standing = Standing(journal.record, directory=settings.out)
         comparison.run(
             {
-                side: Flow(settings, adapter, standing, progress, 1, run_id, model, documents, ledger, python)
+                side: Flow(settings, adapter, made_of, standing, progress, name, ledger)
                 for side, adapter in adapters.items()
             }
         )
@@ -124,9 +120,8 @@ class _Gain:
     """What is compared is planned when it is made, so that what can't be compared is refused before anything is
     written. ``adapters``: side -> adapter; both sides share one where an axis is compared."""
 
-    def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], model: str) -> None:
-        self.wanted, self.settings, self.adapters, self.model = wanted, settings, adapters, model
-        self.facts = model_facts(model)
+    def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], made_of: Material) -> None:
+        self.wanted, self.settings, self.adapters, self.made_of = wanted, settings, adapters, made_of
         self.numbers = itertools.count()
         self.flows: Mapping[str, Flow] = {}
 
@@ -155,10 +150,7 @@ class _Gain:
 
     def planned(self, adapter: Adapter, key: str, cells: Sequence[Cell]) -> KeyPlan:
         """As for a run, with room for all prompts that run at once."""
-        made = plan(
-            key, cells, settings=self.settings, adapter=adapter, model=self.facts, shared=shared_memory(),
-            most_tokens=self.facts and self.facts.max_tokens,
-        )  # fmt: skip
+        made = plan_of(key, cells, self.settings, adapter, self.made_of)
         if made.bytes_per_token and not self.settings.kv_cache_bytes:
             at_once = max(self.wanted.concurrency) * (max(made.lengths.lengths) + 2 * made.block_size)
             room = int(max(at_once, made.tokens) * KV_SPARE) * made.bytes_per_token
@@ -167,12 +159,9 @@ class _Gain:
 
     def prompts(self, planned: KeyPlan, branch: str) -> dict[int, list[Prompt]]:
         """Length in tokens -> as many prompts as run at once, each with its own nonce."""
-        encode = folder_tokenizer(Path(self.model))
-        each = max(self.wanted.concurrency)
+        each, texts, encode = max(self.wanted.concurrency), self.made_of.texts, self.made_of.encode
         return {
-            n: build_prompts(
-                self.flow.documents, encode, lengths=[n] * each, nonce=f"{self.flow.run_id}/gain/{branch}/{n}"
-            )
+            n: build_prompts(texts, encode, lengths=[n] * each, nonce=f"{self.flow.run_id}/gain/{branch}/{n}")
             for n in dict.fromkeys(planned.lengths.lengths)
         }
 
@@ -235,8 +224,8 @@ class _Gain:
 class AxisGain(_Gain):
     """Both settings of each branch on one engine, request by request."""
 
-    def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], model: str) -> None:
-        super().__init__(wanted, settings, adapters, model)
+    def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], made_of: Material) -> None:
+        super().__init__(wanted, settings, adapters, made_of)
         axis, values, adapter = wanted.axis, wanted.values, adapters["a"]
         if axis not in adapter.axes or axis in adapter.engine_axes:
             raise SettingsError(
@@ -313,8 +302,8 @@ class AxisGain(_Gain):
 class SpecGain(_Gain):
     """Two connectors, each in turn on an engine of its own, several times over."""
 
-    def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], model: str) -> None:
-        super().__init__(wanted, settings, adapters, model)
+    def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], made_of: Material) -> None:
+        super().__init__(wanted, settings, adapters, made_of)
         self.grids = {side: self.cells(adapter, {"layout": ("NHD", "HND")}) for side, adapter in adapters.items()}
         by_id = {side: {cell.id: cell for cell in grid.cells} for side, grid in self.grids.items()}
         shared = [name for name in by_id["a"] if name in by_id["b"]]

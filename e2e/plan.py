@@ -132,6 +132,10 @@ def plan(
     block_size = int(cell.get("block_size", 16))
     limits = [adapter.longest_prompt]
     if most_tokens:
+        if settings.max_tokens >= most_tokens:
+            raise SettingsError(
+                f"--max-tokens: {settings.max_tokens} is too many; the model takes {most_tokens} tokens in all."
+            )
         limits.append(most_tokens - settings.max_tokens)
     solved = lengths.solve(
         adapter.hit_rule(cell, block_size=block_size),

@@ -23,6 +23,7 @@ from e2e.connectors.installed import installed
 from e2e.connectors.table import ADAPTERS, load
 from e2e.grid.cells import Grid, by_engine, expand
 from e2e.judge.cells import judge
+from e2e.material import Material, material
 from e2e.observe.digests import DigestWindow
 from e2e.observe.effective import observe_engine
 from e2e.observe.evidence import EvidenceWindow, Rpc
@@ -33,7 +34,7 @@ from e2e.recording.journal import Journal, read
 from e2e.recording.resume import finished, next_attempt
 from e2e.replay import arms
 from e2e.replay.client import EngineClient
-from e2e.replay.prompts import build_prompts, folder_tokenizer, read_documents
+from e2e.replay.prompts import Encode, build_prompts
 from e2e.report import console, scoreboard
 from e2e.report.facts import facts
 from e2e.report.files import write_reports
@@ -44,15 +45,12 @@ from e2e.stack.attach import Attached, AttachLauncher, look
 from e2e.stack.class_check import check_class
 from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.ledger import Ledger
-from e2e.stack.model import prepare_model
-from e2e.stack.model_facts import model_facts
 from e2e.stack.process import ProcessLauncher
 from e2e.stack.reaper import reap
 from e2e.stack.services import Services, beside
 from e2e.stack.spec import EngineSpec
 from e2e.standing import Standing, judged_on_the_way_out
 
-PROMPTS = Path(__file__).with_name("prompts")
 #: How long to wait for the end of an engine that has just answered with an error, in seconds.
 SETTLE_S = 10.0
 
@@ -60,8 +58,38 @@ SETTLE_S = 10.0
 def run(settings: Settings) -> int:
     """Runs the grid, judges it, writes the reports, prints the verdict; returns the exit code of the contract. What can
     be refused is refused before anything is written."""
+    clean_up()
+    before = read(settings.recording) if settings.resume else []
+    made_of, adapter, grid = chosen(settings)
+    done = finished(before, baseline=not settings.attach)
+    todo = by_engine([cell for cell in grid.cells if cell.id not in done], adapter)
+    plans = [plan_of(key, cells, settings, adapter, made_of) for key, cells in todo.items()]
+    name = Name.new(next_attempt(before))
+    for planned in plans:
+        build(planned, made_of, name, made_of.encode)
+    with (
+        Ledger(run_id=name.run_id, state_dir=state_dir()) as ledger,
+        Journal(settings.recording) as journal,
+        judged_on_the_way_out(journal.record, lambda: report(settings.out, strict=settings.strict)),
+        Progress(sys.stderr, steps_of(plans)) as progress,
+    ):
+        standing = Standing(journal.record, before=before, directory=settings.out, strict=settings.strict)
+        flow = Flow(settings, adapter, made_of, standing, progress, name, ledger)
+        flow.begin(grid, plans)
+        for number, planned in enumerate(plans):
+            progress.todo(steps_of(plans[number:]))
+            flow.engine_key(planned)
+        journal.record("run.end", attempt=name.attempt)
+    return report(settings.out, strict=settings.strict)
+
+
+def clean_up() -> None:
     for left in reap(state_dir=state_dir()):
         print(f"cleaned up after run {left.run_id}")
+
+
+def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
+    """What engines are made of, the connector, and the cells; an engine of somebody else is asked first."""
     starts = settings.launcher == "process" and not settings.attach
     python = engine_python(settings.engine_python) if starts else sys.executable
     adapter = load(
@@ -70,54 +98,21 @@ def run(settings: Settings) -> int:
     if why := None if settings.attach else missing(adapter, device=settings.device):
         raise SettingsError(f"connector {adapter.name}: {why}")
     found = attached(settings)
+    fixed = {name: found.info[name] for name in ("layout", "block_size") if name in found.info} if found else {}
     grid = expand(
-        settings.selection,
-        adapter,
-        defaults=settings.axis_defaults,
-        fixed=fixed_axes(settings, found),
+        settings.selection, adapter, defaults=settings.axis_defaults, fixed={**settings.axis_fixed, **fixed}
     ).require_cells()
     if settings.connector not in ADAPTERS and starts:
-        check_class(
-            adapter.config(grid.cells[0], pool_dir="", block_size=16), python=python, environ=engine_environment(python)
-        )
-    documents = read_documents(PROMPTS.glob("*.txt"))
-    model = "" if settings.attach else prepare_model(settings.model, python=python)
-    facts_of_model = model_facts(model) if model else None
-    known = {"settings": settings, "adapter": adapter, "model": facts_of_model, "shared": shared_memory()}
-    known["most_tokens"] = found.max_tokens if found else facts_of_model and facts_of_model.max_tokens
+        config = adapter.config(grid.cells[0], pool_dir="", block_size=16)
+        check_class(config, python=python, environ=engine_environment(python))
+    made_of = material(settings, python=python, attached=found)
     if settings.self_test:
         packed = settings.device == "cpu" or packed_kv(installed(python).vllm_version)
-        grid = with_faults(grid, plan("", grid.cells[:1], **known), packed=packed)
-    before = read(settings.recording) if settings.resume else []
-    done = finished(before, baseline=not settings.attach)
-    todo = [cell for cell in grid.cells if cell.id not in done]
-    plans = [plan(key, cells, **known) for key, cells in by_engine(todo, adapter).items()]
-    run_id = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:8]}"
-    with (
-        Ledger(run_id=run_id, state_dir=state_dir()) as ledger,
-        Journal(settings.recording) as journal,
-        judged_on_the_way_out(journal.record, lambda: report(settings.out, strict=settings.strict)),
-        Progress(sys.stderr, steps_of(plans, baseline=not settings.attach)) as progress,
-    ):
-        attempt = next_attempt(before)
-        standing = Standing(journal.record, before=before, directory=settings.out, strict=settings.strict)
-        flow = Flow(settings, adapter, standing, progress, attempt, run_id, model, documents, ledger, python, found)
-        flow.begin(grid, plans)
-        for number, planned in enumerate(plans):
-            progress.todo(steps_of(plans[number:], baseline=not settings.attach))
-            flow.engine_key(planned)
-        journal.record("run.end", attempt=attempt)
-    return report(settings.out, strict=settings.strict)
-
-
-def steps_of(plans: Sequence[KeyPlan], *, baseline: bool) -> dict[str, int]:
-    """How much there is to do, for the time left."""
-    keys, cells = len(plans), sum(len(planned.cells) for planned in plans)
-    return {"start": keys * (2 if baseline else 1), "baseline": keys if baseline else 0, "cell": cells}
+        grid = with_faults(grid, plan_of("", grid.cells[:1], settings, adapter, made_of), packed=packed)
+    return made_of, adapter, grid
 
 
 def attached(settings: Settings) -> Attached | None:
-    """The engine of somebody else, asked before anything is made."""
     if not settings.attach:
         return None
     key = settings.api_key.get_secret_value() if settings.api_key else None
@@ -125,10 +120,25 @@ def attached(settings: Settings) -> Attached | None:
         return look(settings.attach, api_key=key)
 
 
-def fixed_axes(settings: Settings, found: Attached | None) -> dict[str, object]:
-    """Axes that the attention backend has fixed, or an engine of somebody else, as its worker tells."""
-    told = {name: found.info[name] for name in ("layout", "block_size") if name in found.info} if found else {}
-    return {**settings.axis_fixed, **told}
+def plan_of(key: str, cells: Sequence[Cell], settings: Settings, adapter: Adapter, made_of: Material) -> KeyPlan:
+    return plan(
+        key, cells, settings=settings, adapter=adapter, model=made_of.facts, most_tokens=made_of.most_tokens,
+        shared=shared_memory(),
+    )  # fmt: skip
+
+
+def build(planned: KeyPlan, made_of: Material, name: Name, encode: Encode | None) -> None:
+    """The prompts of an engine key, once there is somebody who tells tokens."""
+    if encode and not planned.prompts:
+        nonce = f"{name.run_id}/{name.attempt}/{planned.key}"
+        planned.prompts.extend(build_prompts(made_of.texts, encode, lengths=planned.lengths.lengths, nonce=nonce))
+
+
+def steps_of(plans: Sequence[KeyPlan]) -> dict[str, int]:
+    """How much there is to do, for the time left."""
+    baselines = sum(not planned.settings.attach for planned in plans)
+    cells = sum(len(planned.cells) for planned in plans)
+    return {"start": len(plans) + baselines, "baseline": baselines, "cell": cells}
 
 
 def report(folder: Path, *, strict: bool, out: Path | None = None) -> int:
@@ -165,22 +175,38 @@ class Live:
     services: Services
 
 
+@dataclass(frozen=True)
+class Name:
+    """Of one attempt at a run."""
+
+    run_id: str
+    attempt: int
+
+    @classmethod
+    def new(cls, attempt: int = 1) -> Name:
+        return cls(f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:8]}", attempt)
+
+
 @dataclass
 class Flow:
     """One attempt at a run."""
 
     settings: Settings
     adapter: Adapter
+    made_of: Material
     standing: Standing
     progress: Progress
-    attempt: int
-    run_id: str
-    model: str
-    documents: Sequence[str]
+    name: Name
     ledger: Ledger
-    python: str = sys.executable
-    attached: Attached | None = None
     started: int = 0
+
+    @property
+    def run_id(self) -> str:
+        return self.name.run_id
+
+    @property
+    def attempt(self) -> int:
+        return self.name.attempt
 
     @property
     def record(self) -> Record:
@@ -252,7 +278,7 @@ class Flow:
         pool = "" if self.settings.attach else str(self.ledger.folder(shared_memory(), name))
         if pool:  # gigabytes of shared memory, which the next engine needs
             stack.callback(shutil.rmtree, pool, ignore_errors=True)
-        spec = plan.spec(role, name=name, model=self.model, pool_dir=pool)
+        spec = plan.spec(role, name=name, model=self.made_of.model, pool_dir=pool)
         log_path = self.settings.out / "logs" / f"{spec.name}.log"
         wanted = spec.connector.services if spec.connector and not self.settings.attach else ()
         services = stack.enter_context(
@@ -278,19 +304,16 @@ class Flow:
 
     def _observed(self, plan: KeyPlan, spec: EngineSpec, engine: Engine, services: Services) -> Live:
         """Asks a ready engine what it is, builds the key's prompts if they aren't yet, and warms it up."""
-        key = self.attached.api_key if self.attached else None
+        attached, longest = self.made_of.attached, max(plan.lengths.lengths)
+        key = attached.api_key if attached else None
         client = EngineClient(engine.url, timeout_s=self.settings.request_limit_s, api_key=key)
-        build = spec.connector.build if spec.connector else {}
-        config = observe_engine(client, spec.name, self.record, build=build)
+        build_of = spec.connector.build if spec.connector else {}
+        config = observe_engine(client, spec.name, self.record, build=build_of)
         check_room(plan, config["effective"])
-        local = bool(self.model) and Path(self.model).is_dir()
-        encode = folder_tokenizer(Path(self.model)) if local else client.tokenize
-        lengths = plan.lengths.lengths
-        if not plan.prompts:
-            nonce = f"{self.run_id}/{self.attempt}/{plan.key}"
-            plan.prompts.extend(build_prompts(self.documents, encode, lengths=lengths, nonce=nonce))
+        encode = self.made_of.encode or client.tokenize
+        build(plan, self.made_of, self.name, encode)
         warm = arms.warm_up_prompt(
-            self.documents, encode, step=plan.lengths.step, longest=max(lengths), nonce=f"{self.run_id}/{spec.name}"
+            self.made_of.texts, encode, step=plan.lengths.step, longest=longest, nonce=f"{self.run_id}/{spec.name}"
         )
         arms.warm_up(client, warm)
         witness = self._witness(spec, client, engine, config["effective"])
@@ -311,8 +334,8 @@ class Flow:
         return reader(spec.connector.witness, log_path=engine.log_path, effective=effective)
 
     def _launcher(self) -> Launcher:
-        if self.attached:
-            return AttachLauncher(self.attached, attempt=self.attempt)
+        if self.made_of.attached:
+            return AttachLauncher(self.made_of.attached, attempt=self.attempt)
         if self.settings.launcher == "docker":
             from e2e.stack.container import ContainerLauncher  # the Docker client takes half a second to import
 
@@ -321,7 +344,8 @@ class Flow:
                 pool_bytes=self.settings.pool_bytes,
             )  # fmt: skip
         return ProcessLauncher(
-            ledger=self.ledger, environ=engine_environment(self.python), attempt=self.attempt, python=self.python
+            ledger=self.ledger, environ=engine_environment(self.made_of.python), attempt=self.attempt,
+            python=self.made_of.python,
         )  # fmt: skip
 
     # arms

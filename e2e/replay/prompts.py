@@ -1,5 +1,8 @@
 """Prompts of exact length in tokens, each with a nonce in front, a secret inside and a question about it at the end.
 
+What is longer than all texts together goes on with passages of them, shuffled anew in every round, each behind a
+numbered line of its own: no stretch of it comes twice at a distance that would hide a wrong offset.
+
 Nothing here depends on how token lists decode: an engine is given the token ids themselves, so pieces are joined as
 tokens and a length is exact by construction. No special token is added: what an engine would put in front of a text is
 no part of a token list.
@@ -10,7 +13,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from random import Random
+from textwrap import wrap
 
 from e2e.base.errors import SettingsError
 
@@ -21,6 +27,9 @@ Encode = Callable[[str], list[int]]
 #: so the first block of every prompt is its own.
 NONCE_TOKENS = 8
 _LEAST_POOL = 256
+SHIPPED = Path(__file__).resolve().parents[1] / "prompts"
+#: Characters of a passage, at most.
+_PASSAGE = 400
 _SECRETS = 900_000
 
 _TELL = "\n\nA note to the reader: the secret number of this text is {secret}. Remember it.\n\n"
@@ -42,6 +51,11 @@ class Prompt:
 
     def __len__(self) -> int:
         return len(self.token_ids)
+
+
+def documents(folder: Path | None = None) -> list[str]:
+    """The texts of a folder, by default those of the package."""
+    return read_documents((folder or SHIPPED).glob("*.txt"))
 
 
 def read_documents(paths: Iterable[Path]) -> list[str]:
@@ -86,21 +100,15 @@ def build_prompts(documents: Sequence[str], encode: Encode, *, lengths: Sequence
     """One prompt per entry of ``lengths`` (tokens, exact). Equal arguments give equal prompts.
 
     ``nonce`` must be new for every run, attempt and engine key; then no prompt was ever seen by any store, and already
-    the first token differs between the prompts of one list. Prompt i starts with document i, counted in rotation, and
-    runs on into the following ones. SettingsError for a length that can't hold nonce, secret and question, and for
-    documents that are too short.
+    the first token differs between the prompts of one list. Prompt i starts with document i, counted in rotation, runs
+    on into the following ones and then into shuffled passages of all. SettingsError for a length that can't hold nonce,
+    secret and question, and for documents that have too few different tokens.
     """
     texts = [encode(text + "\n\n") for text in documents]
     pool = sorted({token for text in texts for token in text})
-    total = sum(map(len, texts))
     if len(pool) < max(_LEAST_POOL, len(lengths)):
         raise SettingsError(
             f"The prompt files hold {len(pool)} different tokens, but {max(_LEAST_POOL, len(lengths))} are needed;"
-            " give more or longer files."
-        )
-    if lengths and max(lengths) > total:
-        raise SettingsError(
-            f"The prompt files hold {total} tokens, but a prompt of {max(lengths)} is asked for;"
             " give more or longer files."
         )
     seed = _number(nonce)
@@ -109,6 +117,7 @@ def build_prompts(documents: Sequence[str], encode: Encode, *, lengths: Sequence
     for index, length in enumerate(lengths):
         secret = str(100_000 + (seed + index * 7919) % _SECRETS)  # 7919 is prime to 900,000: no secret twice
         body = _body(texts, start=index, tokens=length)
+        body += _passages(documents, encode, name=f"{seed}/{index}", tokens=length - len(body))
         token_ids = _join(_nonce_tokens(pool, seed, index), body, encode(_TELL.format(secret=secret)), question, length)
         prompts.append(Prompt(token_ids=token_ids, secret=secret, index=index))
     return prompts
@@ -135,6 +144,21 @@ def _body(texts: Sequence[list[int]], *, start: int, tokens: int) -> list[int]:
         if len(body) >= tokens:
             break
         body += texts[(start + offset) % len(texts)]
+    return body
+
+
+def _passages(documents: Sequence[str], encode: Encode, *, name: str, tokens: int) -> list[int]:
+    """At least so many tokens; other ones for every ``name``."""
+    body: list[int] = []
+    if tokens > 0:
+        passages = [passage for text in documents for passage in wrap(text, _PASSAGE)]
+        shuffle = Random(name).shuffle
+        for turn in count(1):
+            if len(body) >= tokens:
+                break
+            shuffle(passages)
+            marks = (f"[{turn}.{number}.{_number(f'{name}/{turn}/{number}') % 10**9:09}]" for number in count(1))
+            body += encode("".join(f"{mark} {passage}\n" for mark, passage in zip(marks, passages, strict=False)))
     return body
 
 

@@ -19,8 +19,10 @@ from rich.text import Text
 
 from e2e.base.judgement import CellJudgement
 from e2e.base.verdict import Verdict
-from e2e.report.console import COLOURS, console
+from e2e.report.console import COLOURS
+from e2e.report.escape import one_line
 from e2e.report.sentences import verdict_text
+from e2e.report.terminal import console
 
 #: Kinds of steps that are counted as n of m; the others only take time.
 COUNTED = ("cell", "branch")
@@ -75,7 +77,7 @@ class Progress:
     def step(self, kind: str, doing: str) -> Iterator[None]:
         """Around one step; one that raises is not timed."""
         if self._bar:
-            self._bar.update(self._task, description=plain(doing))
+            self._bar.update(self._task, description=one_line(doing))
         elif kind not in COUNTED:
             self.say(doing)
         began_s = self._clock()
@@ -94,7 +96,7 @@ class Progress:
         """``[7/16] 03:12 pass HND-layerwise 4 min left``"""
         self._count += 1
         self._total = max(self._total, self._count)
-        line = Text(f"{self._place()} ").append(plain(word), style=style).append(f" {plain(name)}")
+        line = Text(f"{self._place()} ").append(one_line(word), style=style).append(f" {one_line(name)}")
         if self._bar:
             self._bar.update(self._task, completed=self._count, total=self._total)
         elif left := self._left():
@@ -102,7 +104,7 @@ class Progress:
         self._print(line)
 
     def say(self, text: str) -> None:
-        self._print(Text(f"{self._place()} {plain(text)}"))
+        self._print(Text(f"{self._place()} {one_line(text)}"))
 
     def _place(self) -> str:
         return f"[{self._count}/{self._total}] {_elapsed(self._clock() - self._began_s)}"
@@ -119,7 +121,7 @@ class Progress:
 @contextmanager
 def said_if_slow(text: str, *, after_s: float = 1.0) -> Iterator[None]:
     """On stderr, when what is inside takes longer than a reader would wait without a word."""
-    timer = threading.Timer(after_s, lambda: print(plain(text), file=sys.stderr, flush=True))
+    timer = threading.Timer(after_s, lambda: print(one_line(text), file=sys.stderr, flush=True))
     timer.daemon = True
     timer.start()
     try:
@@ -151,8 +153,3 @@ def about(seconds: float) -> str:
 def _elapsed(seconds: float) -> str:
     hours, rest = divmod(int(seconds), 3600)
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60:02}:{rest % 60:02}"
-
-
-def plain(text: str) -> str:
-    """One line of printable characters: what an engine says may hold escape codes."""
-    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))

@@ -70,3 +70,8 @@ def commit(root: Path = _ROOT) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
+
+
+def models_elsewhere() -> bool:
+    """Do engines fetch models from ModelScope instead of the Hugging Face hub? By vLLM's own variable."""
+    return os.environ.get("VLLM_USE_MODELSCOPE", "").lower() in ("1", "true")

@@ -63,9 +63,11 @@ def check_folder(folder: Path) -> None:
     if not config.is_file():
         raise SettingsError(f"model folder {folder} has no config.json; is it a Hugging Face folder?")
     try:
-        json.loads(config.read_text())
-    except (OSError, ValueError) as error:
+        content = json.loads(config.read_text())
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(f"model folder {folder}: config.json can't be read; fetch the model again.") from error
+    if not isinstance(content, dict):
+        raise SettingsError(f"model folder {folder}: config.json can't be read as a table; fetch the model again.")
     if not any(_full(path) for kind in ("*.safetensors", "*.bin", "*.pt", "*.gguf") for path in folder.glob(kind)):
         raise SettingsError(f"model folder {folder} has no weights (*.safetensors); fetch the model again.")
     if not any(_full(folder / name) for name in ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")):

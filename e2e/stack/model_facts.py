@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,13 +28,24 @@ def model_facts(model: str) -> ModelFacts | None:
     if not config_file.is_file():
         return None
     config = json.loads(config_file.read_text(encoding="utf-8"))
+    if not isinstance(config, dict):
+        return None
     try:
         heads = int(config["num_attention_heads"])
         return ModelFacts(
             layers=int(config["num_hidden_layers"]),
             kv_heads=int(config.get("num_key_value_heads") or heads),
             head_size=int(config.get("head_dim") or config["hidden_size"] // heads),
-            max_tokens=config.get("max_position_embeddings"),
+            max_tokens=longest(config),
         )
-    except KeyError:
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
         return None
+
+
+def longest(config: Mapping[str, object]) -> int | None:
+    """Tokens of prompt and answer that a model takes, by its config.json; of its text part where it has several."""
+    for part in (config, config.get("text_config")):
+        found = part.get("max_position_embeddings") if isinstance(part, Mapping) else None
+        if isinstance(found, int) and found > 0:
+            return found
+    return None

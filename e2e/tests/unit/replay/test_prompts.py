@@ -1,4 +1,6 @@
 import hashlib
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -51,6 +53,31 @@ def test_documents_rotate():
     assert starts == [encode(DOCUMENTS[index % 3])[0] for index in range(4)]
 
 
+def windows(token_ids, size):
+    return [tuple(token_ids[i : i + size]) for i in range(len(token_ids) - size + 1)]
+
+
+@pytest.mark.parametrize("documents", [DOCUMENTS, [DOCUMENTS[0]], [DOCUMENTS[0].replace(" ", "\n\n")]])
+def test_what_is_longer_than_all_texts_repeats_nothing(documents):
+    long, other = build_prompts(documents, encode, lengths=[16_393, 16_393], nonce="n")
+    assert len(long) == 16_393
+    seen = windows(long.token_ids, 80)  # more than a passage, whose text alone comes again
+    assert len(set(seen)) == len(seen)
+    total = sum(len(encode(text)) for text in documents)
+    assert not set(windows(long.token_ids[total + 100 :], 80)) & set(windows(other.token_ids[total + 100 :], 80))
+    assert build_prompts(documents, encode, lengths=[16_393], nonce="n")[0] == long
+
+
+def test_passages_of_a_round_lie_at_other_places_than_in_the_one_before():
+    (prompt,) = build_prompts(DOCUMENTS, encode, lengths=[9000], nonce="n")
+    body = prompt.token_ids
+    places = {}
+    for place, token in enumerate(body):
+        places.setdefault(token, []).append(place)
+    distances = Counter(b - a for found in places.values() for a, b in pairwise(found))
+    assert max(distances.values()) < len(body) / 20, "an offset that many tokens share would hide behind the repetition"
+
+
 def test_least_length_is_the_shortest_that_works():
     least = least_length(encode)
     assert len(build_prompts(DOCUMENTS, encode, lengths=[least], nonce="n")[0]) == least
@@ -61,7 +88,6 @@ def test_least_length_is_the_shortest_that_works():
 @pytest.mark.parametrize(
     ("documents", "lengths", "message"),
     [
-        (DOCUMENTS, [1201], "hold 1200 tokens, but a prompt of 1201"),
         (["word " * 5000], [100], "hold 1 different tokens, but 256"),
         ([DOCUMENTS[0]], [50] * 401, "hold 400 different tokens, but 401"),
     ],
