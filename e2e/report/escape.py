@@ -10,8 +10,8 @@ from itertools import groupby
 #: them, numbers with a sign, and the punctuation of prose around them. A dot joins digits only: ``vllm.ai`` is a link
 #: to some renderers, and so is what begins with ``www``; ``GH-1`` and ``:name:`` are links and pictures on GitHub.
 _WORD = re.compile(
-    r"""(?!\S*:[\w+-]+:)[("']{0,2}(?:
-    (?!(?i:gh-\d))[^\W_]+(?:(?:[,:;/+=%'_-]|(?<=\d)\.(?=\d))[^\W_]+)*%?
+    r"""(?!\S*(?::[\w+-]+:|(?i:\bgh-\d)))[("']{0,2}(?:
+    [^\W_]+(?:(?:[,:;/+=%'_-]|(?<=\d)\.(?=\d))[^\W_]+)*%?
     | [+-]?\d[\d.,%x]*(?:\.\.[+-]?\d[\d.,%x]*)?
     )[)"'.,:;!?]{0,3}""",
     re.VERBOSE,
