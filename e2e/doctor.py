@@ -23,6 +23,7 @@ from e2e.connectors.installed import installed
 from e2e.connectors.maru import RESOURCE_MANAGER, SERVER
 from e2e.connectors.maru_build import Build, maru_of
 from e2e.connectors.maru_rpc import MaruServer
+from e2e.connectors.programs import program
 from e2e.settings import world
 from e2e.stack.model import BUNDLED, DEFAULT_CACHE
 
@@ -198,7 +199,10 @@ def _maru(at: Machine) -> Iterator[Line]:
     lacking = [name for name, there in at.maru_programs.items() if not there]
     if lacking:
         yield Line(
-            "no", "Maru's servers", f"{' and '.join(lacking)} not on PATH", "install them, or set MARU_SERVER_URL"
+            "no",
+            "Maru's servers",
+            f"{' and '.join(lacking)} neither beside that Python nor on PATH",
+            "run scripts/maru with a folder of Maru, or set MARU_SERVER_URL",
         )
     elif not at.namespaces:
         cure = "run as root or allow user namespaces; or set MARU_SERVER_URL"
@@ -250,7 +254,7 @@ def look(*, server: str | None, engine_python: Path | None = None) -> Machine:
         docker=engine,
         docker_error=docker_error,
         maru=maru,
-        maru_programs={name: shutil.which(name) is not None for name in (RESOURCE_MANAGER, SERVER)},
+        maru_programs={name: program(name, python=python) is not None for name in (RESOURCE_MANAGER, SERVER)},
         server=server,
         server_error=(_no_answer if maru else _nobody)(server) if server else "",
         namespaces=_answers(["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-m", "true"]) is not None,

@@ -43,7 +43,8 @@ def brought(name):
     for found in metadata.packages_distributions().get(name, []):
         found = metadata.distribution(found)
         origin = json.loads(found.read_text("direct_url.json") or "{}")
-        return [found.version, origin.get("vcs_info", {}).get("commit_id", "unknown")]
+        commit = origin.get("vcs_info", {}).get("commit_id") or found.read_text("maru_e2e_commit")
+        return [found.version, (commit or "unknown").strip()]
     return ["unknown", "unknown"]
 
 found = {name: module(name) for name in modules}
@@ -67,7 +68,7 @@ class Module:
 @dataclass(frozen=True)
 class Installed:
     """``python``: major and minor. ``vllm``: (distribution, version), or None. ``maru``: version and commit of the
-    distribution that brought ``maru_vllm``, "unknown" where nobody wrote it down."""
+    distribution that brought ``maru_vllm``, "unknown" where neither pip nor scripts/maru wrote it down."""
 
     python: tuple[int, int]
     vllm: tuple[str, str] | None = None

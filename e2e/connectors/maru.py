@@ -7,7 +7,6 @@ resource manager and a maru-server of its own on an emulated DAX file system, or
 
 from __future__ import annotations
 
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from e2e.base.cell import Cell
 from e2e.base.connector import OVERLAP_UNSEEN, ConnectorConfig, HitRule, ServiceSpec, Witness
 from e2e.connectors.installed import installed
 from e2e.connectors.maru_build import LOOK, Build, maru_of
+from e2e.connectors.programs import program
 from e2e.connectors.steps import aligned_step
 
 #: current key -> its former name, read by versions that lack the current one
@@ -59,13 +59,18 @@ class Maru:
     def missing(self, *, device: str) -> str | None:
         if self.build is None:
             return f"Maru is not installed (the engine's Python finds no module maru_vllm); {_INSTALL}."
-        lacking = [name for name in (RESOURCE_MANAGER, SERVER) if not self.server and shutil.which(name) is None]
+        lacking = [
+            name for name in (RESOURCE_MANAGER, SERVER) if not self.server and not program(name, python=self.python)
+        ]
         if lacking:
             return (
-                f"{lacking[0]} is not on PATH, so no Maru server can be started; install Maru's servers, or name a "
-                "running maru-server by MARU_SERVER_URL."
+                f"{lacking[0]} is neither beside the engine's Python nor on PATH, so no Maru server can be started; "
+                "run scripts/maru with a folder of Maru, which builds it, or name a running one by MARU_SERVER_URL."
             )
         return None
+
+    def _program(self, name: str) -> str:
+        return program(name, python=self.python) or name
 
     def check(self, cell: Cell) -> str | None:
         overlap, layerwise = cell.get("overlap") == "on", cell.get("storage_format") == "layerwise"
@@ -162,8 +167,8 @@ class Maru:
         manager = ServiceSpec(
             name=RESOURCE_MANAGER,
             argv=(
-                RESOURCE_MANAGER, "-H", "127.0.0.1", "-p", f"{{{RESOURCE_MANAGER}.port}}", "-d", f"{pool_dir}/state",
-                "-l", "debug",
+                self._program(RESOURCE_MANAGER), "-H", "127.0.0.1", "-p", f"{{{RESOURCE_MANAGER}.port}}",
+                "-d", f"{pool_dir}/state", "-l", "debug",
             ),
             ready=r"ready\b.*listening on",
             useless=r"no CXL/DAX devices found",
@@ -173,8 +178,8 @@ class Maru:
         server = ServiceSpec(
             name=SERVER,
             argv=(
-                SERVER, "--host", "127.0.0.1", "--port", f"{{{SERVER}.port}}", "--log-level", "INFO",
-                "--rm-address", f"{{{RESOURCE_MANAGER}.address}}",
+                self._program(SERVER), "--host", "127.0.0.1", "--port", f"{{{SERVER}.port}}",
+                "--log-level", "INFO", "--rm-address", f"{{{RESOURCE_MANAGER}.address}}",
             ),
             ready=r"RPC Server started on",
             probe="maru",

@@ -91,7 +91,10 @@ def test_what_maru_of_july_makes_of_a_version(version, gpus, words):
 
 def test_servers_of_maru():
     programs = {"maru-resource-manager": False, "maru-server": True}
-    assert "maru-resource-manager not on PATH" in of(lines(maru=JULY, maru_programs=programs), "Maru's servers")[0].says
+    assert (
+        "maru-resource-manager neither beside that Python nor on PATH"
+        in of(lines(maru=JULY, maru_programs=programs), "Maru's servers")[0].says
+    )
     there = dict.fromkeys(programs, True)
     assert of(lines(maru=JULY, maru_programs=there), "Maru's servers")[0].state == "no"
     assert of(lines(maru=JULY, maru_programs=there, namespaces=True), "Maru's servers")[0].state == "ok"

@@ -88,10 +88,22 @@ def test_places_are_filled_in_once_they_are_known():
     assert placed.witness.about["address"] == "127.0.0.1:4711"
 
 
-def test_missing_says_cause_and_cure():
+def test_missing_says_cause_and_cure(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    alone = Maru(build=build(), python=str(tmp_path / "python"))
     assert "MARU_REQUIREMENT" in Maru(build=None).missing(device="cuda")
-    assert "MARU_SERVER_URL" in Maru(build=build()).missing(device="cpu")
+    assert "scripts/maru with a folder of Maru" in alone.missing(device="cpu")
     assert Maru(build=build(), server="h:1").missing(device="cpu") is None
+
+
+def test_servers_beside_the_engines_python_need_no_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    for name in ("maru-server", "maru-resource-manager"):
+        (tmp_path / name).touch(mode=0o755)
+    adapter = Maru(build=build(), python=str(tmp_path / "python"))
+    assert adapter.missing(device="cpu") is None
+    started = [service.argv[0] for service in config(adapter, cell()).services]
+    assert started == [str(tmp_path / "maru-resource-manager"), str(tmp_path / "maru-server")]
 
 
 def test_chunks_are_rounded_down_to_blocks():
