@@ -40,7 +40,7 @@ from e2e.settings.commands import (
 from e2e.settings.flags import FLAT, PREFIX
 from e2e.settings.resolve import resolve, resolve_selection
 from e2e.settings.settings import RECORDING
-from e2e.settings.sources import SOURCES, refusal, unknown_variables
+from e2e.settings.sources import Elsewhere, refusal, steps, unknown_variables
 from e2e.streams import forgive
 
 PROGRAM = "maru-e2e"
@@ -52,13 +52,13 @@ app = App(
     "Flags win over variables, and variables over the file.",
     help_format="plaintext",
     version=lambda: version(PROGRAM),
-    config=SOURCES,
 )
 
 
 @dataclass
 class Call:
-    """One command line under way: its words, and the folder that it writes to as soon as that is known."""
+    """One command line under way: its words, with those that variables and a file stand for, and the folder that it
+    writes to as soon as that is known."""
 
     argv: tuple[str, ...]
     folder: Path | None = None
@@ -224,16 +224,19 @@ def execute(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> int
     call = Call(tuple(argv))
     if not argv:
         return _say(f"give a command, such as run; see {PROGRAM} --help.", EXIT_USAGE)
+    elsewhere = Elsewhere()
+    app.config = steps(elsewhere)
     try:
         command, bound, ours = app.parse_args(list(argv), print_error=False, exit_on_error=False)
         _warn_of_variables(environ)
+        call.argv = tuple(elsewhere.spelled_out(argv))
         return command(*bound.args, **bound.kwargs, **({"call": call} if "call" in ours else {})) or EXIT_PASS
     except CycloptsError as error:
         return _say(refusal(error), EXIT_USAGE)
     except Stopped as stopped:
         return _say_stopped(stopped.exit_code, call)
     except RigError as error:
-        return _say(str(error), error.exit_code)
+        return _say(elsewhere.explained(str(error)), error.exit_code)
     except KeyboardInterrupt:
         return _say_stopped(EXIT_INTERRUPTED, call)
     except (Exception, SystemExit) as error:

@@ -1,12 +1,12 @@
 """Where a setting came from: a flag, else its variable, else the ``--config`` file; and what is said of a wrong one.
 
-The first two are cyclopts' own; ``SOURCES`` are its steps after them.
+The first two are cyclopts' own; ``steps`` are those after them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,12 +16,15 @@ from cyclopts.argument import Argument, ArgumentCollection
 from pydantic import ValidationError
 
 from e2e.base.errors import SettingsError
+from e2e.base.spelling import hint, meant
 from e2e.settings import words
 from e2e.settings.flags import PREFIX, Flags
 
 Read = TypeVar("Read", bound=Flags)
 #: Variables of the rig that are no flags: what it tells its engines and its own checks.
 OWN_VARIABLES = ("MARU_E2E_RUN", "MARU_E2E_ENGINE", "MARU_E2E_CHECK")
+
+SEE_HELP = "see --help of the command."
 
 
 def without_empty(app: cyclopts.App, commands: Sequence[str], arguments: ArgumentCollection) -> None:
@@ -45,7 +48,7 @@ def from_file(app: cyclopts.App, commands: Sequence[str], arguments: ArgumentCol
         if argument is None or key == "config":
             command = " ".join(commands)
             known = [name for name in flags if name != "config"]
-            raise SettingsError(f"{given.value}: {key} is no setting of {command}; {_meant(key, known)}")
+            raise SettingsError(f"{given.value}: {key} is no setting of {command}; {hint(key, known)}")
         if isinstance(value, dict):
             raise SettingsError(f"{given.value}: {key} is a table; give {key} = value.")
         if not argument.tokens:
@@ -53,7 +56,42 @@ def from_file(app: cyclopts.App, commands: Sequence[str], arguments: ArgumentCol
                 argument.append(Token(keyword=key, value=str(item), source=given.value, index=number))
 
 
-SOURCES: tuple[Callable, ...] = (without_empty, from_file)
+class Elsewhere:
+    """The last step: what was not given on the command line, under the flag's name."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, Argument] = {}
+
+    def __call__(self, app: cyclopts.App, commands: Sequence[str], arguments: ArgumentCollection) -> None:
+        flags = [argument for argument in arguments if argument.name.startswith("--") and argument.tokens]
+        self.given = {argument.name: argument for argument in flags if argument.tokens[0].source != "cli"}
+
+    def spelled_out(self, argv: Sequence[str]) -> list[str]:
+        """The command line that needs neither variables nor a file. A key stays where it is."""
+        line = _without(argv, "--config")
+        for name, argument in self.given.items():
+            if name in ("--config", "--api-key"):
+                continue
+            values = [token.value for token in argument.tokens]
+            if argument.parameter.n_tokens is None:  # a switch
+                line += [name] if words.switch(values[0]) else list(argument.parameter.negative or ())
+            elif argument.parameter.n_tokens > 1:
+                line += [name, *values]
+            else:
+                line += [word for value in values for word in (name, value)]
+        return line
+
+    def explained(self, sentence: str) -> str:
+        """With the place of each flag that the sentence names and nobody wrote on the command line."""
+        for name, argument in self.given.items():
+            place = _name(argument.tokens[0])
+            if re.search(rf"{re.escape(name)}(?![\w-])", sentence) and place not in sentence:
+                sentence = f"{sentence.rstrip('.')} ({name} is from {place})."
+        return sentence
+
+
+def steps(elsewhere: Elsewhere) -> tuple[Callable, ...]:
+    return (without_empty, from_file, elsewhere)
 
 
 def unknown_variables(environ: Mapping[str, str], known: Iterable[str]) -> str | None:
@@ -62,9 +100,9 @@ def unknown_variables(environ: Mapping[str, str], known: Iterable[str]) -> str |
     odd = [name for name in sorted(environ) if name.startswith(PREFIX) and name not in {*known, *OWN_VARIABLES}]
     if not odd:
         return None
-    close = get_close_matches(odd[0], known, n=1)
-    hint = f"; did you mean {close[0]}?" if close else "; every flag has one, such as MARU_E2E_MAX_TOKENS."
-    return f"{', '.join(odd)} {'is' if len(odd) == 1 else 'are'} no variable of the rig{hint}"
+    close = meant(odd[0], known)
+    cure = f"; did you mean {close}?" if close else "; every flag has one, such as MARU_E2E_MAX_TOKENS."
+    return f"{', '.join(odd)} {'is' if len(odd) == 1 else 'are'} no variable of the rig{cure}"
 
 
 def refusal(error: cyclopts.CycloptsError) -> str:
@@ -74,19 +112,20 @@ def refusal(error: cyclopts.CycloptsError) -> str:
         return sentence(cause, lambda field: _where(error.argument, field))
     if isinstance(error, cyclopts.UnknownOptionError):
         word = (error.token.keyword or error.token.value).split("=")[0]
-        known = [name for argument in error.argument_collection for name in argument.names]
-        return f"{word} is unknown; {_meant(word, [name for name in known if name.startswith('--')])}"
+        flags = [name.lstrip("-") for argument in error.argument_collection for name in argument.names]
+        close = meant(word.lstrip("-"), flags)
+        return f"{word} is unknown; {f'did you mean --{close}?' if close else SEE_HELP}"
     if isinstance(error, cyclopts.UnknownCommandError) and error.unused_tokens and error.app:
         commands = [name for name in error.app if not name.startswith("-")]
-        return words.unknown(error.unused_tokens[0], commands).replace("is unknown", "is no command", 1)
+        return f"{error.unused_tokens[0]!r} is no command; {hint(error.unused_tokens[0], commands)}"
     if isinstance(error, cyclopts.MissingArgumentError) and error.argument:
-        return f"{error.keyword or error.argument.name} is missing a value; see --help of the command."
+        return f"{error.keyword or error.argument.name} is missing a value; {SEE_HELP}"
     if isinstance(error, cyclopts.UnusedCliTokensError) and error.unused_tokens:
-        return f"{error.unused_tokens[0]!r} is one word too many; see --help of the command."
+        return f"{error.unused_tokens[0]!r} is one word too many; {SEE_HELP}"
     if isinstance(error, cyclopts.RepeatArgumentError):
         return f"{_name(error.token)} stands twice; give it once."
     if isinstance(error, cyclopts.CoercionError) and error.token:
-        return f"{_name(error.token)}: {error.token.value!r} can't be used; see --help of the command."
+        return f"{_name(error.token)}: {error.token.value!r} can't be used; {SEE_HELP}"
     return " ".join(str(error).split())
 
 
@@ -117,6 +156,10 @@ def _name(token: Token) -> str:
     return str(token.keyword) if token.source in ("cli", "env") else f"{token.source}: {token.keyword}"
 
 
-def _meant(word: str, known: Sequence[str]) -> str:
-    close = get_close_matches(word.replace("_", "-"), known, n=1, cutoff=0.7)
-    return f"did you mean {close[0]}?" if close else f"use {', '.join(known)}."
+def _without(argv: Sequence[str], flag: str) -> list[str]:
+    """Without the flag and its one value."""
+    kept: list[str] = []
+    for number, word in enumerate(argv):
+        if word != flag and not word.startswith(f"{flag}=") and not (number and argv[number - 1] == flag):
+            kept.append(word)
+    return kept

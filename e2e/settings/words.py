@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, SecretStr, ValidationInfo
 
 from e2e.base.errors import SettingsError
+from e2e.base.spelling import either, hint, meant
 from e2e.connectors.table import load
 from e2e.faults.catalogue import find
 from e2e.grid.axes import Value
@@ -77,7 +77,7 @@ def grid(given: str) -> tuple[Product, ...]:
     if given in GRIDS:
         return GRIDS[given]
     if not given.endswith(".toml"):
-        raise ValueError(unknown(given, tuple(GRIDS), more=" or a FILE.toml"))
+        raise ValueError(f"{given!r} is unknown; {hint(given, (*GRIDS, 'a FILE.toml'))}")
     return parse_grid(toml(Path(given)), source=given)
 
 
@@ -95,19 +95,10 @@ def connector(given: str) -> str:
     return str(Path(given).resolve()) if given.endswith(".toml") else given
 
 
-def unknown(given: str, known: Sequence[str], *, more: str = "") -> str:
-    """The sentence about a word that isn't one of those that are known."""
-    close = get_close_matches(given, known, n=1)
-    hint = f"did you mean {close[0]}? Use " if close else "use "
-    *others, last = known
-    names = f"{', '.join(known)}{more}" if more else f"{', '.join(others)} or {last}"
-    return f"{given!r} is unknown; {hint}{names}."
-
-
 def one_of(*known: str) -> BeforeValidator:
     def parse(given: str) -> str:
         if given not in known:
-            raise ValueError(unknown(given, known))
+            raise ValueError(f"{given!r} is unknown; use {either(known)}.")
         return given
 
     return word(parse)
@@ -208,11 +199,10 @@ def attention(given: str) -> str:
     """One of the rig's two words, or the name of a backend as vLLM writes it."""
     if given in ("strided", "stock") or re.fullmatch(r"[A-Z][A-Z0-9_]*", given):
         return given
-    close = get_close_matches(given.lower(), ("strided", "stock"), n=1)
-    name = given.upper().replace("-", "_")
-    meant = close[0] if close else name if name.endswith("_ATTN") else None
-    hint = f"did you mean {meant}? Use " if meant else "use "
-    raise ValueError(f"{given!r} is unknown; {hint}strided, stock, or a backend as vLLM writes it, such as FLASH_ATTN.")
+    known = ("strided", "stock", "FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "TORCH_SDPA", "CPU_ATTN")
+    close = meant(given, known)
+    cure = f"did you mean {close}?" if close else "use strided, stock, or a backend as vLLM writes it: FLASH_ATTN."
+    raise ValueError(f"{given!r} is unknown; {cure}")
 
 
 def model(given: str) -> str:

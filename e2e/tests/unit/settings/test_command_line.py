@@ -113,7 +113,7 @@ def test_interrupt_before_anything_was_recorded(rig, capsys):
         ([], "give a command, such as run; see maru-e2e --help."),
         (["frob"], "'frob' is no command; use run, faults, gain, "),
         (["rum"], "'rum' is no command; did you mean run?"),
-        (["run", "--nope"], "--nope is unknown; use --grid, --cell, "),
+        (["run", "--nope"], "--nope is unknown; see --help of the command."),
         (["run", "--max-token", "1"], "--max-token is unknown; did you mean --max-tokens?"),
         (["run", "--max-tokens", "x"], "--max-tokens: 'x' is no whole number; give one from 1 on."),
         (["run", "--max-tokens"], "--max-tokens is missing a value"),

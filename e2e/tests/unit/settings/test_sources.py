@@ -118,3 +118,33 @@ def test_faults_have_their_own_defaults(settings_of):
     assert (settings.self_test, settings.faults) == (True, ("bit_flip",))
     assert (settings.prompts, settings.max_tokens) == (2, 4)
     assert settings_of("faults", "--max-tokens", "8").max_tokens == 8
+
+
+def test_the_recorded_command_line_needs_no_variable_and_no_file(settings_of, monkeypatch, tmp_path):
+    (tmp_path / "run.toml").write_text('cell = ["layout=HND", "overlap=on"]\nstrict = true\nmax-tokens = 1\n')
+    monkeypatch.setenv("MARU_E2E_DIGESTS", "off")
+    monkeypatch.setenv("MARU_E2E_LENGTHS", "385,1041")
+    monkeypatch.setenv("MARU_E2E_API_KEY", "sk-secret")
+    monkeypatch.setenv("MARU_E2E_ATTACH", "http://h:1")
+    first = settings_of("run", "--config", "run.toml", "--max-tokens=2")
+    assert "sk-secret" not in first.argv
+    assert "--config" not in first.argv
+    for name in ("DIGESTS", "LENGTHS", "ATTACH"):
+        monkeypatch.delenv(f"MARU_E2E_{name}")
+    again = settings_of(*first.argv)
+    assert {**again.as_json(), "out": ""} == {**first.as_json(), "out": ""}
+
+
+@pytest.mark.parametrize(
+    ("given", "origin"),
+    [
+        ({"MARU_E2E_ATTACH": "http://h:1"}, "(--attach is from MARU_E2E_ATTACH)."),
+        ({"MARU_E2E_CONFIG": "run.toml"}, "(--attach is from run.toml: attach)."),
+    ],
+)
+def test_a_contradiction_names_where_its_other_half_stands(monkeypatch, tmp_path, capsys, given, origin):
+    (tmp_path / "run.toml").write_text('attach = "http://h:1"\n')
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert cli.execute(["run", "--launcher", "docker"]) == 2
+    assert capsys.readouterr().err.rstrip().endswith(origin)
