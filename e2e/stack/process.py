@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -25,6 +25,7 @@ from e2e.stack.owned import ENGINE_MARK, MARK, marked
 from e2e.stack.reaper import kill, remove_segments, shared_memory_of
 from e2e.stack.spec import EngineSpec
 from e2e.stack.waits import Outcome, wait
+from e2e.stack.zygote import Forked, Zygote
 
 HOST = "127.0.0.1"
 _PORT_TAKEN = "address already in use"
@@ -49,7 +50,8 @@ class HeldPort:
 
 
 class ProcessLauncher:
-    """``environ``: what engines inherit. ``python``: the interpreter that has vLLM. ``attempt``: of this run."""
+    """``environ``: what engines inherit. ``python``: the interpreter that has vLLM. ``attempt``: of this run.
+    ``zygote``: forks the engines that it fits; None starts every engine anew."""
 
     def __init__(
         self,
@@ -59,13 +61,18 @@ class ProcessLauncher:
         attempt: int = 1,
         python: str = sys.executable,
         hold_port: Callable[[], HeldPort] = HeldPort,
+        zygote: Zygote | None = None,
     ) -> None:
         self.ledger, self.environ, self.attempt, self.python = ledger, environ, attempt, python
-        self.hold_port = hold_port
+        self.hold_port, self.zygote = hold_port, zygote
 
     def start(self, spec: EngineSpec, *, log_path: Path, record: Record) -> ProcessEngine:
         """Raises SettingsError when the log can't be written or the interpreter can't be run."""
         return ProcessEngine(self, spec, log_path=log_path, record=record)
+
+    def forks(self, spec: EngineSpec, env: Mapping[str, str]) -> bool:
+        """Will this engine be a fork of the zygote?"""
+        return self.zygote is not None and spec.device == "cpu" and self.zygote.fits(env, python=self.python)
 
 
 class ProcessEngine(LoggedEngine):
@@ -89,24 +96,35 @@ class ProcessEngine(LoggedEngine):
         self._held = self._launcher.hold_port()
         self.port = self._held.port
         argv = self.spec.argv(self.port, python=self._launcher.python, host=HOST)
+        env = self._environment()
+        forks = self._launcher.forks(self.spec, env)
         if not self._announced:
-            self._announce(argv, launcher="process", attempt=self._launcher.attempt)
+            how = "fork" if forks else "anew"
+            self._announce(argv, launcher="process", attempt=self._launcher.attempt, started=how)
             self._announced = True
         try:
             self.log_path.parent.mkdir(parents=True, exist_ok=True)
             with self.log_path.open("ab") as log:
-                self._popen = subprocess.Popen(
+                self._popen = (forks and self._fork(argv, env)) or subprocess.Popen(
                     argv,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                     cwd=self._tmp,
-                    env=self._environment(),
+                    env=env,
                 )
         except OSError as error:
             self._release_port()
             raise SettingsError(f"engine {self.name} can't be run: {error.strerror}: {error.filename}.") from error
+
+    def _fork(self, argv: Sequence[str], env: Mapping[str, str]) -> Forked | None:
+        """None, with a note, when the zygote can't: no engine fails for want of a faster start."""
+        try:
+            return self._launcher.zygote.fork(argv, env=env, cwd=self._tmp, log_path=self.log_path)
+        except EngineRefused as error:
+            self._record("note", text=f"engine {self.name} is started anew: {error} ({error.cause})")
+            return None
 
     def _environment(self) -> dict[str, str]:
         env = self.spec.environment(self._launcher.environ)
@@ -198,9 +216,10 @@ class ProcessEngine(LoggedEngine):
         began_ns = time.monotonic_ns()
         processes, was_alive = self._processes(), self.alive()
         segments = shared_memory_of(processes)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._popen.pid, signal.SIGINT)
-        _, left = psutil.wait_procs(processes, timeout=limit_s)
+        if was_alive:  # else its pid may be another's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._popen.pid, signal.SIGINT)
+        _, left = psutil.wait_procs(processes, timeout=limit_s if was_alive else 0)
         left += [process for process in self._processes() if process not in left]
         kill(left)
         self._popen.poll()

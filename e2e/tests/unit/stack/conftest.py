@@ -12,7 +12,9 @@ from e2e.base.event import Event
 from e2e.stack.ledger import Ledger
 from e2e.stack.process import ProcessLauncher
 from e2e.stack.spec import EngineSpec
+from e2e.stack.zygote import Zygote
 
+CLONE = Path(__file__).resolve().parents[4]
 _numbers = itertools.count()
 
 
@@ -54,18 +56,28 @@ def stand_in_path(tmp_path) -> str:
     shutil.copy(Path(__file__).with_name("stand_in_server.py"), package / "api_server.py")
     for folder in (package, package.parent, package.parent.parent):
         (folder / "__init__.py").touch()
-    return str(tmp_path / "stand_in")
+    return os.pathsep.join((str(tmp_path / "stand_in"), str(CLONE)))
+
+
+@pytest.fixture(params=["anew", "fork"])
+def zygote(request, ledger):
+    """What forks engines, or None: an engine's life is the same either way."""
+    if request.param == "anew":
+        yield None
+        return
+    with Zygote(ledger=ledger) as zygote:
+        yield zygote
 
 
 @pytest.fixture
-def start(ledger, stand_in_path, tmp_path, recorded):
+def start(ledger, zygote, stand_in_path, tmp_path, recorded):
     """start(mode, **environment) -> engine, stopped at the end of the test."""
     engines = []
 
     def start(mode, *, hold_port=None, **environment):
         environ = {**os.environ, "PYTHONPATH": stand_in_path, "STAND_IN": mode, **environment}
         options = {"hold_port": hold_port} if hold_port else {}
-        launcher = ProcessLauncher(ledger=ledger, environ=environ, **options)
+        launcher = ProcessLauncher(ledger=ledger, environ=environ, zygote=zygote, **options)
         spec = EngineSpec(name=f"HND.baseline.{len(engines)}", engine_key="HND", role="baseline", model="none/such")
         engines.append(launcher.start(spec, log_path=tmp_path / "logs" / f"{spec.name}.log", record=recorded))
         return engines[-1]

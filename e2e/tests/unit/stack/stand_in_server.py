@@ -2,6 +2,7 @@
 
 STAND_IN  "ready": serves; "refuse": raises; "silent": never serves; "deaf": serves, and ignores SIGINT;
           "crash": serves, and dies by SIGKILL at a request for /crash.
+At /self it tells what it was started with.
 STAND_IN_CHILD  "1": first starts a child that leaves the process group and ignores SIGINT.
 """
 
@@ -11,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -21,13 +23,24 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/crash":
             os.kill(os.getpid(), signal.SIGKILL)
-        body = json.dumps({"data": [{"id": "model", "max_model_len": 4096}]}).encode()
+        told = itself() if self.path == "/self" else {"data": [{"id": "model", "max_model_len": 4096}]}
+        body = json.dumps(told).encode()
         self.send_response(200)
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *words):
         pass
+
+
+def itself():
+    signals = (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM)
+    return {
+        "argv": sys.argv, "environ": dict(os.environ), "path": sys.path, "main": __name__, "cwd": os.getcwd(),
+        "tmp": tempfile.gettempdir(), "leads": os.getsid(0) == os.getpid(), "files": os.listdir("/proc/self/fd"),
+        "input": os.readlink("/proc/self/fd/0"), "output": [os.readlink(f"/proc/self/fd/{n}") for n in (1, 2)],
+        "signals": {name.name: repr(signal.getsignal(name)) for name in signals},
+    }  # fmt: skip
 
 
 def main():

@@ -7,16 +7,24 @@ import signal
 import socket
 import time
 
-import psutil
 import pytest
 import requests
 
 from e2e.base.errors import EngineCrashed, EngineRefused, EngineTimeout, SettingsError
 from e2e.stack.launcher import Engine, Launcher
-from e2e.stack.owned import MARK, marked
+from e2e.stack.owned import ENGINE_MARK, MARK, marked
 from e2e.stack.process import HeldPort, ProcessLauncher
 from e2e.stack.spec import EngineSpec
 from e2e.stack.waits import Outcome, wait
+
+
+def processes_of(run_id):
+    """Of engines, not of their zygote, by the marks that the kernel shows."""
+    return [
+        process
+        for process in marked(MARK, run_id)
+        if (name := process.environ()[ENGINE_MARK]).startswith("HND.") and "\0" not in name
+    ]
 
 
 def test_start_ready_stop(start, recorded, run_id):
@@ -25,11 +33,11 @@ def test_start_ready_stop(start, recorded, run_id):
     engine.wait_ready(20)
     engine.check()
     assert requests.get(f"{engine.url}/health", timeout=5).status_code == 200
-    assert [process.pid for process in marked(MARK, run_id)] == [engine._popen.pid]
+    assert [process.pid for process in processes_of(run_id)] == [engine._popen.pid]
     engine.stop()
     engine.stop()
     assert not engine.alive()
-    assert not list(marked(MARK, run_id))
+    assert not processes_of(run_id)
     assert recorded.kinds() == ["engine.start", "engine.ready", "engine.stop"]
     assert recorded.one("engine.stop")["graceful"] is True
     assert recorded.one("engine.start")["argv"][-1] == "--disable-uvicorn-access-log"
@@ -92,9 +100,9 @@ def test_one_that_ignores_us_is_killed(start, recorded):
 def test_a_child_that_left_the_group_is_found(start, run_id):
     engine = start("ready", STAND_IN_CHILD="1")
     engine.wait_ready(20)
-    assert len(list(marked(MARK, run_id))) == 2
+    assert len(processes_of(run_id)) == 2
     engine.stop(1)
-    assert not list(marked(MARK, run_id))
+    assert not processes_of(run_id)
 
 
 def test_a_child_that_outlived_its_parent_is_found(start, run_id):
@@ -102,9 +110,9 @@ def test_a_child_that_outlived_its_parent_is_found(start, run_id):
     engine.wait_ready(20)
     os.kill(engine._popen.pid, signal.SIGKILL)
     assert wait(lambda: not engine.alive(), limit_s=5) is Outcome.READY
-    assert len(list(marked(MARK, run_id))) == 1
+    assert len(processes_of(run_id)) == 1
     engine.stop(1)
-    assert not list(marked(MARK, run_id))
+    assert not processes_of(run_id)
 
 
 def test_two_engines_are_stopped_apart(start, run_id):
@@ -114,7 +122,7 @@ def test_two_engines_are_stopped_apart(start, run_id):
     assert one.url != two.url
     one.stop()
     assert two.alive()
-    assert [process.pid for process in marked(MARK, run_id)] == [two._popen.pid]
+    assert [process.pid for process in processes_of(run_id)] == [two._popen.pid]
 
 
 class Stolen:
@@ -128,6 +136,7 @@ class Stolen:
         self.socket.close()
 
 
+@pytest.mark.parametrize("zygote", ["anew"], indirect=True)
 def test_a_stolen_port_is_tried_once_more(start, recorded):
     ports = iter([Stolen, HeldPort])
     engine = start("ready", hold_port=lambda: next(ports)())
@@ -137,12 +146,14 @@ def test_a_stolen_port_is_tried_once_more(start, recorded):
     assert recorded.kinds().count("engine.start") == 1
 
 
+@pytest.mark.parametrize("zygote", ["anew"], indirect=True)
 def test_a_port_stolen_twice_is_one_sentence(start):
     engine = start("ready", hold_port=Stolen)
     with pytest.raises(EngineRefused, match=r"port \d+ on 127.0.0.1 was taken by another process"):
         engine.wait_ready(20)
 
 
+@pytest.mark.parametrize("zygote", ["anew"], indirect=True)
 def test_an_answer_of_a_stranger_is_not_readiness(start):
     other = start("ready")
     other.wait_ready(20)
@@ -176,7 +187,7 @@ def test_temporary_files_of_an_engine_go_with_it(start):
     engine = start("ready")
     engine.wait_ready(20)
     folder = engine._tmp
-    assert psutil.Process(engine._popen.pid).environ()["TMPDIR"] == str(folder)
+    assert requests.get(f"{engine.url}/self", timeout=5).json()["tmp"] == str(folder)
     (folder / "vllm_dist_x").touch()
     engine.stop()
     assert not folder.exists()
