@@ -34,6 +34,7 @@ from e2e.run import Flow, Live, Name, clean_up, plan_of
 from e2e.settings.settings import RECORDING, Settings
 from e2e.settings.world import engine_python, state_dir
 from e2e.stack.ledger import Ledger
+from e2e.stack.zygote import Zygote
 from e2e.standing import Standing, judged_on_the_way_out
 
 try:
@@ -90,6 +91,7 @@ def gain(settings: Settings, wanted: Wanted) -> int:
     name = Name.new()
     with (
         Ledger(run_id=name.run_id, state_dir=state_dir()) as ledger,
+        Zygote(ledger=ledger) as zygote,
         Journal(settings.recording) as journal,
         judged_on_the_way_out(journal.record, lambda: report(settings.out)),
         Progress(sys.stderr, comparison.steps) as progress,
@@ -97,7 +99,7 @@ def gain(settings: Settings, wanted: Wanted) -> int:
         standing = Standing(journal.record, directory=settings.out)
         comparison.run(
             {
-                side: Flow(settings, adapter, made_of, standing, progress, name, ledger)
+                side: Flow(settings, adapter, made_of, standing, progress, name, ledger, zygote)
                 for side, adapter in adapters.items()
             }
         )

@@ -49,6 +49,7 @@ from e2e.stack.process import ProcessLauncher
 from e2e.stack.reaper import reap
 from e2e.stack.services import Services, beside
 from e2e.stack.spec import EngineSpec
+from e2e.stack.zygote import Zygote
 from e2e.standing import Standing, judged_on_the_way_out
 
 #: How long to wait for the end of an engine that has just answered with an error, in seconds.
@@ -69,12 +70,13 @@ def run(settings: Settings) -> int:
         build(planned, made_of, name, made_of.encode)
     with (
         Ledger(run_id=name.run_id, state_dir=state_dir()) as ledger,
+        Zygote(ledger=ledger) as zygote,
         Journal(settings.recording) as journal,
         judged_on_the_way_out(journal.record, lambda: report(settings.out, strict=settings.strict)),
         Progress(sys.stderr, steps_of(plans)) as progress,
     ):
         standing = Standing(journal.record, before=before, directory=settings.out, strict=settings.strict)
-        flow = Flow(settings, adapter, made_of, standing, progress, name, ledger)
+        flow = Flow(settings, adapter, made_of, standing, progress, name, ledger, zygote)
         flow.begin(grid, plans)
         for number, planned in enumerate(plans):
             progress.todo(steps_of(plans[number:]))
@@ -198,6 +200,7 @@ class Flow:
     progress: Progress
     name: Name
     ledger: Ledger
+    zygote: Zygote
     started: int = 0
 
     @property
@@ -345,7 +348,7 @@ class Flow:
             )  # fmt: skip
         return ProcessLauncher(
             ledger=self.ledger, environ=engine_environment(self.made_of.python), attempt=self.attempt,
-            python=self.made_of.python,
+            python=self.made_of.python, zygote=self.zygote if self.settings.start == "fork" else None,
         )  # fmt: skip
 
     # arms

@@ -23,7 +23,7 @@ RECORDING = "recording.jsonl"
 #: What ``docker compose build engine-image`` makes.
 ENGINE_IMAGE = "maru-e2e-engine:0.1.0"
 #: A resumed run may change these: they don't change what is measured.
-FREE_ON_RESUME = ("out", "resume", "argv", "strict", "start_limit_s", "request_limit_s", "engine_python")
+FREE_ON_RESUME = ("out", "resume", "argv", "strict", "start_limit_s", "request_limit_s", "engine_python", "start")
 
 Device = Annotated[
     Literal["cpu", "cuda"], word(devices.choose), flag("device", "auto, cpu or cuda.", metavar="DEVICE", default="auto")
@@ -105,7 +105,8 @@ class Attached(Flags):
 
 class Engines(Flags):
     """``attention``: "strided" (the rig's own CPU backend), "stock", or a backend's name; None leaves it to vLLM.
-    ``engine_python``: the interpreter that has vLLM, None for this one. Sizes in bytes, limits in seconds."""
+    ``engine_python``: the interpreter that has vLLM, None for this one. ``start``: engines on a CPU are forks of one
+    process that has imported vLLM, or each starts as a user's would. Sizes in bytes, limits in seconds."""
 
     model: Annotated[
         str, word(words.model), flag("model", "smollm2, a model folder, or a hub id.", metavar="MODEL")
@@ -125,6 +126,13 @@ class Engines(Flags):
         int | None, word(words.size), flag("kv-cache-size", "KV cache of an engine, such as 1G.", metavar="SIZE")
     ] = None
     engine_python: EnginePython = None
+    start: Annotated[
+        Literal["fork", "stock"],
+        one_of("fork", "stock"),
+        flag(
+            "start", "fork engines on a CPU from one that has vLLM imported, or stock: as vLLM starts.", metavar="HOW"
+        ),
+    ] = "fork"
     start_limit_s: Annotated[
         float,
         word(words.seconds),

@@ -99,7 +99,7 @@ class ProcessEngine(LoggedEngine):
         env = self._environment()
         forks = self._launcher.forks(self.spec, env)
         if not self._announced:
-            how = "fork" if forks else "anew"
+            how = "fork" if forks else "stock"
             self._announce(argv, launcher="process", attempt=self._launcher.attempt, started=how)
             self._announced = True
         try:

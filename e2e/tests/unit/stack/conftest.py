@@ -59,10 +59,10 @@ def stand_in_path(tmp_path) -> str:
     return os.pathsep.join((str(tmp_path / "stand_in"), str(CLONE)))
 
 
-@pytest.fixture(params=["anew", "fork"])
+@pytest.fixture(params=["stock", "fork"])
 def zygote(request, ledger):
     """What forks engines, or None: an engine's life is the same either way."""
-    if request.param == "anew":
+    if request.param == "stock":
         yield None
         return
     with Zygote(ledger=ledger) as zygote:

@@ -136,7 +136,7 @@ class Stolen:
         self.socket.close()
 
 
-@pytest.mark.parametrize("zygote", ["anew"], indirect=True)
+@pytest.mark.parametrize("zygote", ["stock"], indirect=True)
 def test_a_stolen_port_is_tried_once_more(start, recorded):
     ports = iter([Stolen, HeldPort])
     engine = start("ready", hold_port=lambda: next(ports)())
@@ -146,14 +146,14 @@ def test_a_stolen_port_is_tried_once_more(start, recorded):
     assert recorded.kinds().count("engine.start") == 1
 
 
-@pytest.mark.parametrize("zygote", ["anew"], indirect=True)
+@pytest.mark.parametrize("zygote", ["stock"], indirect=True)
 def test_a_port_stolen_twice_is_one_sentence(start):
     engine = start("ready", hold_port=Stolen)
     with pytest.raises(EngineRefused, match=r"port \d+ on 127.0.0.1 was taken by another process"):
         engine.wait_ready(20)
 
 
-@pytest.mark.parametrize("zygote", ["anew"], indirect=True)
+@pytest.mark.parametrize("zygote", ["stock"], indirect=True)
 def test_an_answer_of_a_stranger_is_not_readiness(start):
     other = start("ready")
     other.wait_ready(20)

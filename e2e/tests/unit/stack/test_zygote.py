@@ -59,7 +59,7 @@ def _how(recorded) -> list[str]:
 def test_a_fork_has_what_a_start_anew_has(launch, zygote, recorded):
     first, *rest = [launch(by, layout=layout) for by, layout in ((zygote, "HND"), (None, "NHD"), (zygote, "NHD"))]
     anew, fork = map(_told, rest)
-    assert _how(recorded) == ["fork", "anew", "fork"]
+    assert _how(recorded) == ["fork", "stock", "fork"]
     assert fork["environ"].pop("VLLM_KV_CACHE_LAYOUT") == anew["environ"].pop("VLLM_KV_CACHE_LAYOUT") == "NHD"
     assert _told(first)["environ"]["VLLM_KV_CACHE_LAYOUT"] == "HND"
     assert fork == anew
@@ -88,7 +88,7 @@ def test_each_fork_carries_its_own_mark(launch, zygote, run_id):
 def test_what_the_imports_have_read_can_t_change_in_a_fork(launch, zygote, recorded, spec):
     launch(zygote)
     engine = launch(zygote, **spec)
-    assert _how(recorded) == ["fork", "anew"]
+    assert _how(recorded) == ["fork", "stock"]
     told = _told(engine)["environ"]
     assert all(told[name].startswith(value) for name, value in spec.get("env", {}).items())
 
