@@ -129,9 +129,7 @@ class Engines(Flags):
     start: Annotated[
         Literal["fork", "stock"],
         one_of("fork", "stock"),
-        flag(
-            "start", "fork engines on a CPU from one that has vLLM imported, or stock: as vLLM starts.", metavar="HOW"
-        ),
+        flag("start", "Engines on a CPU: fork one process that has imported vLLM, or stock.", metavar="HOW"),
     ] = "fork"
     start_limit_s: Annotated[
         float,
