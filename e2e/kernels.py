@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.base.errors import EXIT_CORRUPT, EXIT_PASS, RigError, SettingsError
+from e2e.report import placement as report
 from e2e.settings import world
 
 #: Wall limit of each of the two, in seconds.
@@ -20,23 +21,18 @@ LIMIT_S = 1800.0
 def placement(
     out: Path, *, device: str, quick: bool, limit_s: float = LIMIT_S, engine_python: Path | None = None
 ) -> int:
-    """Writes regression.json and, on a GPU, bench.json into ``out``, prints both tables. 0, or 1 for a mismatch."""
+    """Writes regression.json and, on a GPU, bench.json into ``out``, and placement.md, which it prints, too. 0, or 1
+    for a mismatch."""
     if out.exists() and not out.is_dir():
         raise SettingsError(f"--out: {out} is a file; give a folder.")
     python = world.engine_python(engine_python)
     _require_torch(python)
     out.mkdir(parents=True, exist_ok=True)
-    result = out / "regression.json"
-    _run("regression", ["--device", device, "--out", str(result)], python=python, limit_s=limit_s)
-    ok = bool(json.loads(result.read_text())["ok"])
-    if device == "cuda":
-        _run(
-            "bench", ["--out", str(out / "bench.json"), *(["--quick"] if quick else [])], python=python, limit_s=limit_s
-        )
-    else:
-        print("Not run, for want of a CUDA GPU: the benchmark, and the kernels that only a GPU has.")
-    print(f"regression: {'all as the reference' if ok else 'MISMATCH'}; files are in {out}")
-    return EXIT_PASS if ok else EXIT_CORRUPT
+    regression = _run("regression", ["--device", device], out=out, python=python, limit_s=limit_s)
+    on_gpu = device == "cuda"
+    bench = _run("bench", ["--quick"] * quick, out=out, python=python, limit_s=limit_s) if on_gpu else None
+    report.write(regression, bench, directory=out)
+    return EXIT_PASS if regression["ok"] else EXIT_CORRUPT
 
 
 def _require_torch(python: str, *, limit_s: float = 120.0) -> None:
@@ -54,9 +50,11 @@ def _require_torch(python: str, *, limit_s: float = 120.0) -> None:
         raise SettingsError(f"placement needs torch: {why.rstrip('.')}; {cure}.")
 
 
-def _run(module: str, arguments: Sequence[str], *, python: str, limit_s: float) -> None:
-    """Its output is ours. A mismatch (exit code 1 with a result) is no failure of the run; anything else is."""
-    command = [python, "-m", f"e2e.inside.placement.{module}", *arguments]
+def _run(module: str, arguments: Sequence[str], *, out: Path, python: str, limit_s: float) -> dict[str, object]:
+    """What it left in ``out``. A mismatch (exit code 1 with a result) is no failure of the run; anything else is."""
+    result = out / f"{module}.json"
+    result.unlink(missing_ok=True)
+    command = [python, "-m", f"e2e.inside.placement.{module}", "--out", str(result), *arguments]
     try:
         environ = world.engine_environment(python)
         done = subprocess.run(
@@ -64,6 +62,6 @@ def _run(module: str, arguments: Sequence[str], *, python: str, limit_s: float) 
         )
     except subprocess.TimeoutExpired as error:
         raise RigError(f"the placement {module} took more than {limit_s:g} s; is the GPU busy?") from error
-    print(done.stdout, end="")  # by us: in a child a closed pipe would be a failure
-    if done.returncode not in (0, 1) or not Path(arguments[arguments.index("--out") + 1]).is_file():
+    if done.returncode not in (0, 1) or not result.is_file():
         raise RigError(f"the placement {module} failed with exit code {done.returncode}; see its words above.")
+    return json.loads(result.read_text())

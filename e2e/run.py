@@ -150,10 +150,10 @@ def report(folder: Path, *, strict: bool, out: Path | None = None) -> int:
     judgement = judge(events, strict=strict)
     out = out or folder
     write_reports(events, judgement, directory=out)
-    on = console.console(sys.stdout)
+    on, of_run = console.console(sys.stdout), facts(events)
     if any(cell.fault for cell in judgement.cells):
-        return scoreboard.show(judgement, on=on, directory=out)
-    console.show(facts(events), judgement, on=on, directory=out)
+        return scoreboard.show(judgement, on=on, directory=out, ended=of_run.ended)
+    console.show(of_run, judgement, on=on, directory=out)
     return judgement.exit_code
 
 

@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 
 import torch
@@ -232,32 +233,6 @@ def goals(found: list[dict]) -> list[dict[str, object]]:
     ]
 
 
-def text(result: dict) -> str:
-    """One line per shape, tokens and layout; microseconds, and the share of the copy speed."""
-    names = list(dict.fromkeys(row["way"] for row in result["rows"] if row["outcome"] != "unavailable"))
-    lines = [
-        f"device copy {result['copy_gb_s']:,.0f} GB/s on {result['versions'].get('gpu')}; us (share of copy speed)"
-    ]
-    lines.append(f"{'shape':<10}{'tokens':>7} {'layout':<17}" + "".join(f"{name:>20}" for name in names))
-    keys = dict.fromkeys((row["shape"], row["tokens"], row["layout"]) for row in result["rows"])
-    cells = {(r["shape"], r["tokens"], r["layout"], r["way"]): r for r in result["rows"]}
-    for key in keys:
-        line = f"{key[0]:<10}{key[1]:>7} {key[2]:<17}"
-        for name in names:
-            row = cells[(*key, name)]
-            line += (
-                f"{row['us']:>12,.0f} ({row['of_copy']:>4.0%})" if row["outcome"] == "ok" else f"{row['outcome']:>20}"
-            )
-        lines.append(line)
-    for row in {row["way"]: row for row in result["rows"] if row["outcome"] == "unavailable"}.values():
-        lines.append(f"{row['way']}: {row['why']}")
-    for goal in result["goals"]:
-        said = {True: "met", False: "NOT met", None: "not measured"}[goal["met"]]
-        worst = f" (worst {goal['worst']:.2f})" if goal["worst"] is not None else ""
-        lines.append(f"{goal['goal']}: {said}{worst}")
-    return "\n".join(lines)
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.inside.placement.bench")
     parser.add_argument("--out")
@@ -277,10 +252,8 @@ def main(arguments: list[str] | None = None) -> int:
         "schema": SCHEMA, "versions": versions("cuda"), "copy_gb_s": copy, "rows": found, "goals": goals(found),
         "tiles": [] if options.quick else tiles(copy),
     }  # fmt: skip
-    if options.out:
-        with open(options.out, "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-    print(text(result))
+    with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
+        json.dump(result, file, indent=1)
     return 0
 
 

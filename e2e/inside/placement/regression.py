@@ -2,7 +2,7 @@
 
     python -m e2e.inside.placement.regression [--device cuda] [--out FILE]
 
-prints a table and writes JSON. Exit code 0: nothing differs and the check itself could see; 1: something differs.
+writes JSON. Exit code 0: nothing differs and the check itself could see; 1: something differs.
 Outcomes: "same"; "mismatch"; "refuses" (raised ValueError for this format, which is no pass); "fails" (any other
 exception); "unavailable" (library missing or built for another torch).
 """
@@ -14,6 +14,7 @@ import json
 import random
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -227,29 +228,6 @@ def versions(device: str) -> dict[str, str]:
     return found
 
 
-def text(result: dict) -> str:
-    """The table: placements by formats (worst dtype), then what is unavailable, then the defect."""
-    order = ("fails", "mismatch", "refuses", "same")
-    lines = [f"{'placement':<20}" + "".join(f"{form.replace('packed-', 'p-'):>17}" for form in FORMS)]
-    for entry in result["implementations"]:
-        if not entry["available"]:
-            lines.append(f"{entry['name']:<20} unavailable: {entry['why']}")
-            continue
-        cells = []
-        for form in FORMS:
-            found = [r["outcome"] for r in result["grid"] if (r["placement"], r["format"]) == (entry["name"], form)]
-            cells.append(min(found, key=order.index))
-        lines.append(f"{entry['name']:<20}" + "".join(f"{cell:>17}" for cell in cells))
-    caught = [row for row in result["controls"] if row["outcome"] == row["expected"]]
-    lines.append(f"controls: {len(caught)} of {len(result['controls'])} wrong or right views told apart")
-    lines.append(f"registered shape instead of physical view, wrong elements of {result['defect']['elements']}:")
-    for row in result["defect"]["table"]:
-        if row["mismatches"] or row["slots"] == "0 to 15":
-            lines.append(f"  {row['placement']:<36}{row['format']:<18}{row['slots']:<18}{row['mismatches']:>8}")
-    lines.append("ok" if result["ok"] else "NOT OK")
-    return "\n".join(lines)
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.inside.placement.regression")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -264,10 +242,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.device == "cpu":
         torch.set_num_threads(1)  # the tensors are small, and cores may be shared
     result = report(device=options.device, seed=options.seed, count=options.cases, only=tuple(options.only))
-    if options.out:
-        with open(options.out, "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-    print(text(result))
+    with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
+        json.dump(result, file, indent=1)
     return 0 if result["ok"] else 1
 
 

@@ -24,7 +24,7 @@ def test_the_whole_report_on_a_cpu(tmp_path, capsys):
         assert outcomes["kernel", form, "float32"] == ("refuses" if form in UNEVEN else "same")
     lost = {entry["name"]: entry["why"] for entry in result["implementations"] if not entry["available"]}
     assert set(lost) == {"lmcache/single", "lmcache/multi", "maru_kv_ops/single", "maru_kv_ops/multi"}
-    assert capsys.readouterr().out.rstrip().endswith("ok")
+    assert capsys.readouterr().out == ""
 
 
 class Transposed(Index):
@@ -123,8 +123,6 @@ def test_goals_are_judged_by_the_worst_case():
     ]  # fmt: skip
     assert [goal["met"] for goal in bench.goals(found)] == [False, True, True]
     assert [goal["met"] for goal in bench.goals([])] == [None, None, None]
-    text = bench.text({"copy_gb_s": 4300, "versions": {"gpu": "H200"}, "rows": [], "goals": bench.goals(found)})
-    assert "NOT met (worst 0.89)" in text
 
 
 @pytest.mark.gpu

@@ -1,0 +1,85 @@
+"""placement.md: do the placement kernels write what the reference writes, and how fast? From what the processes with
+torch left as JSON, see inside/placement/regression.py and bench.py."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from e2e.report import markdown, terminal
+from e2e.report.document import Block, Document, Heading, Items, Paragraph, Table
+from e2e.report.files import put
+
+Result = Mapping[str, object]
+#: Worst first: what a placement did with a format is what it did with the worst of the dtypes.
+_ORDER = ("fails", "mismatch", "refuses", "same")
+
+
+def write(regression: Result, bench: Result | None, *, directory: Path) -> None:
+    """placement.md in ``directory``, and on the terminal. UsageError when it can't be written."""
+    shown = document(regression, bench)
+    put(directory / "placement.md", markdown.render(shown))
+    terminal.show(shown, on=terminal.console(sys.stdout))
+    terminal.show([Paragraph(f"report: {directory / 'placement.md'}")], on=terminal.console(sys.stdout))
+
+
+def document(regression: Result, bench: Result | None) -> Document:
+    verdict = "all as the reference" if regression["ok"] else "MISMATCH"
+    versions = ", ".join(f"{name} {version}" for name, version in regression["versions"].items() if version)
+    return [
+        Heading(f"Placement: {verdict}", level=1),
+        Paragraph(f"{regression['device']}, {versions}."),
+        *_regression(regression),
+        *(_bench(bench) if bench else _not_timed()),
+    ]
+
+
+def _not_timed() -> list[Block]:
+    return [Paragraph("Not run, for want of a CUDA GPU: the benchmark, and the kernels that only a GPU has.")]
+
+
+def _regression(found: Result) -> Iterator[Block]:
+    forms = list(dict.fromkeys(row["format"] for row in found["grid"]))
+    there = [entry["name"] for entry in found["implementations"] if entry["available"]]
+    rows = [(form, *(_worst(found["grid"], name, form) for name in there)) for form in forms]
+    yield Table(("format", *there), rows, left=1 + len(there))
+    yield Items([f"{e['name']} unavailable: {e['why']}" for e in found["implementations"] if not e["available"]])
+    told = sum(row["outcome"] == row["expected"] for row in found["controls"])
+    yield Paragraph(f"Controls: {told} of {len(found['controls'])} wrong or right views told apart.")
+    yield Paragraph(f"Registered shape instead of physical view, wrong elements of {found['defect']['elements']}:")
+    rows = [
+        tuple(str(row[name]) for name in ("placement", "format", "slots", "mismatches"))
+        for row in found["defect"]["table"]
+        if row["mismatches"] or row["slots"] == "0 to 15"
+    ]
+    yield Table(("placement", "format", "slots", "wrong"), rows, left=3)
+
+
+def _worst(grid: Sequence[Mapping], name: str, form: str) -> str:
+    seen = [row["outcome"] for row in grid if (row["placement"], row["format"]) == (name, form)]
+    return min(seen, key=_ORDER.index, default="-")
+
+
+def _bench(found: Result) -> Iterator[Block]:
+    yield Heading(f"Speed: {found['copy_gb_s']:,.0f} GB/s copied on {found['versions'].get('gpu')}")
+    yield Paragraph("Microseconds for all layers of one request, and the share of the copy's speed:")
+    there = [row for row in found["rows"] if row["outcome"] != "unavailable"]
+    ways = list(dict.fromkeys(row["way"] for row in there))
+    times = {(row["shape"], row["tokens"], row["layout"], row["way"]): _time(row) for row in found["rows"]}
+    keys = dict.fromkeys(key[:3] for key in times)
+    rows = [(*map(str, key), *(times.get((*key, way), "-") for way in ways)) for key in keys]
+    yield Table(("shape", "tokens", "layout", *ways), rows)
+    lost = {row["way"]: row["why"] for row in found["rows"] if row["outcome"] == "unavailable"}
+    yield Items([f"{way}: {why}" for way, why in lost.items()])
+    yield Items([_goal(goal) for goal in found["goals"]])
+
+
+def _time(row: Mapping) -> str:
+    return f"{row['us']:,.0f} ({row['of_copy']:.0%})" if row["outcome"] == "ok" else row["outcome"]
+
+
+def _goal(goal: Mapping) -> str:
+    said = {True: "met", False: "NOT met", None: "not measured"}[goal["met"]]
+    worst = f" (worst {goal['worst']:.2f})" if goal["worst"] is not None else ""
+    return f"{goal['goal']}: {said}{worst}"
