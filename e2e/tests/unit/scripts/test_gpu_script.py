@@ -1,0 +1,78 @@
+"""scripts/gpu with a stand-in for Python: steps go on after a failure, and no failure is green."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+GPU = Path(__file__).resolve().parents[4] / "scripts" / "gpu"
+PYTHON = r"""#!/usr/bin/env bash
+[[ "$1" == -c ]] && { echo "$VLLM"; exit 0; }
+[[ "${4:-}" == --help ]] && exit 0
+echo "$3" >>"$CALLS"
+code="${3^^}_CODE"
+exit "${!code:-0}"
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+
+    def call(*words, **environ):
+        return subprocess.run(
+            [GPU, "--out", tmp_path / "out", *words],
+            env={**os.environ, "PYTHON": str(python), "VLLM": "0.23.0", "CALLS": str(tmp_path / "calls"), **environ},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    return call
+
+
+def test_every_step_runs_whatever_the_others_say(run, tmp_path):
+    done = run(PLACEMENT_CODE="70")
+    assert (tmp_path / "calls").read_text().split() == ["placement", "run", "faults", "gain"]
+    assert done.returncode == 70
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [
+        ({}, 0),
+        ({"RUN_CODE": "3", "FAULTS_CODE": "4", "GAIN_CODE": "1"}, 1),
+        ({"RUN_CODE": "3", "FAULTS_CODE": "4"}, 4),
+        ({"RUN_CODE": "3", "FAULTS_CODE": "2"}, 2),
+        ({"RUN_CODE": "137"}, 4),
+        ({"RUN_CODE": "143"}, 3),
+        ({"RUN_CODE": "139"}, 70),
+        ({"GAIN_CODE": "127"}, 70),
+    ],
+    ids=str,
+)
+def test_the_worst_step_gives_the_code(run, codes, code):
+    assert run(**codes).returncode == code
+
+
+def test_only_named_steps_run(run, tmp_path):
+    assert run("--only", "grid", FAULTS_CODE="1").returncode == 0
+    assert (tmp_path / "calls").read_text().split() == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "says"),
+    [
+        (("--only", "gird"), {}, "no step gird; use check, placement, grid, faults, gain."),
+        (("--bundle", "/nowhere"), {}, "no folder /nowhere."),
+        (("--no-such-flag",), {}, "--no-such-flag is unknown."),
+        ((), {"VLLM": "0.13.0"}, "vLLM 0.13.0 is not one of 0.14 to 0.33, which the rig knows."),
+        ((), {"VLLM": "1.2.0"}, "vLLM 1.2.0 is not one of 0.14 to 0.33, which the rig knows."),
+        (("--only", "check"), {}, "nothing was run."),
+    ],
+)
+def test_what_can_not_be_run_is_said(run, words, environ, says):
+    done = run(*words, **environ)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"gpu: {says}"
