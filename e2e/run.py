@@ -309,7 +309,9 @@ class Flow:
         """Asks a ready engine what it is, builds the key's prompts if they aren't yet, and warms it up."""
         attached, longest = self.made_of.attached, max(plan.lengths.lengths)
         key = attached.api_key if attached else None
-        client = EngineClient(engine.url, timeout_s=self.settings.request_limit_s, api_key=key)
+        client = EngineClient(
+            engine.url, timeout_s=self.settings.request_limit_s, api_key=key, why_late=engine.stall
+        )  # fmt: skip
         build_of = spec.connector.build if spec.connector else {}
         config = observe_engine(client, spec.name, self.record, build=build_of)
         check_room(plan, config["effective"])
@@ -380,6 +382,8 @@ class Flow:
             self._arms(plan, live, cell, ARMS)
         except EngineError as error:
             self._say(f"{cell.id}: {error}")
+            if not error.recorded:
+                self.record("note", text=f"{cell.id}: {error}")
             if not self._serves(live) or isinstance(error, (EngineCrashed, EngineTimeout)):
                 return False
         self.record("cell.end", **place)

@@ -47,9 +47,11 @@ class RecordingError(UsageError):
 
 
 class EngineError(RigError):
-    """``cause`` is the root-cause line picked out of the engine's log, ``log_tail`` its last lines."""
+    """``cause`` is the root-cause line picked out of the engine's log, ``log_tail`` its last lines. ``recorded``: does
+    the recording hold it already?"""
 
     exit_code = EXIT_ENGINE
+    recorded = False
 
     def __init__(self, message: str, *, cause: str = "", log_tail: str = "") -> None:
         super().__init__(message)

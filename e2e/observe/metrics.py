@@ -6,6 +6,7 @@ all. All of them are the scheduler's plan, not proof of what was loaded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _COUNTERS = {
 _BY_SOURCE = "vllm:prompt_tokens_by_source_total"
 _AT_WORK = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 _TTFT = "vllm:time_to_first_token_seconds"
+#: All that is read of a page. A value there that is no number would let a verdict pass for want of it.
+_READ = {*_COUNTERS, _BY_SOURCE, *_AT_WORK, _TTFT + "_sum", _TTFT + "_count"}
 _POLL_S = 0.05
 _SETTLE_S = 2.0
 
@@ -45,13 +48,15 @@ class Snapshot:
 
     @classmethod
     def parse(cls, text: str) -> Snapshot:
-        """EngineAnswer when ``text`` is no Prometheus exposition or none of vLLM's."""
+        """EngineAnswer when ``text`` is no Prometheus exposition, none of vLLM's, or has no number where one counts."""
         counters: dict[str, float] = {}
         ttft = {"_sum": 0.0, "_count": 0.0}
         at_work, seen = 0.0, False
         try:
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
+                    if not math.isfinite(sample.value) and sample.name in _READ:
+                        raise ValueError(f"{sample.name} is {sample.value}")
                     seen = seen or sample.name.startswith("vllm:")
                     key = sample.labels.get("source") if sample.name == _BY_SOURCE else _COUNTERS.get(sample.name)
                     if key:

@@ -66,6 +66,7 @@ def run_arm(
         except EngineError as error:
             status = getattr(error, "status", None)
             record("request.failed", request=request, error=type(error).__name__, message=str(error), status=status)
+            error.recorded = True
             raise
         # prompt_tokens equals what was sent, else the client would have raised
         done = {key: value for key, value in asdict(answer).items() if key != "prompt_tokens"}

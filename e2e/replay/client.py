@@ -9,7 +9,7 @@ an answer without its end                  EngineAnswer
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import requests
@@ -28,13 +28,21 @@ _RESET_PAUSE_S = 0.25
 
 class EngineClient:
     """``url``: without path, such as http://127.0.0.1:8000. ``timeout_s``: limit of one call unless it names its own.
-    ``api_key``: sent with every call. Usable from several threads."""
+    ``api_key``: sent with every call. ``why_late``: asked when a call is late, for what the engine's log says of it.
+    Usable from several threads."""
 
-    def __init__(self, url: str, *, timeout_s: float = 120.0, api_key: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float = 120.0,
+        api_key: str | None = None,
+        why_late: Callable[[], str] = lambda: "",
+    ) -> None:
         if not url.startswith(("http://", "https://")):
             raise SettingsError(f"The engine's address {url!r} is no URL; use http://HOST:PORT.")
         self.url = url.rstrip("/")
-        self.timeout_s = timeout_s
+        self.timeout_s, self._why_late = timeout_s, why_late
         self._session = requests.Session()
         self._session.trust_env = False  # no proxy or netrc from the environment: settings/ alone reads that
         # A kept connection that the server drops just as it is used looks like a crash; a new one costs 0.1 ms.
@@ -78,7 +86,7 @@ class EngineClient:
             for payload in events(_as_it_comes(response)):
                 now_ns = time.monotonic_ns()
                 if now_ns - sent_ns > limit_s * 1e9:
-                    raise _late(what, limit_s)
+                    raise self._late(what, limit_s)
                 reader.take(payload, now_ns=now_ns)
             return reader.finish(sent_ns=sent_ns, done_ns=time.monotonic_ns())
 
@@ -157,19 +165,20 @@ class EngineClient:
     def _lost(self, error: Exception, what: str, limit_s: float) -> EngineTimeout | EngineCrashed:
         inner = error.args[0] if error.args else None
         if isinstance(error, (requests.Timeout, ReadTimeoutError)) or isinstance(inner, ReadTimeoutError):
-            return _late(what, limit_s)
+            return self._late(what, limit_s)
         if isinstance(getattr(inner, "reason", None), NewConnectionError):
             return EngineCrashed(f"Nothing answers at {self.url}; see whether the engine runs, and its log.")
         return EngineCrashed(f"The connection to {self.url} was lost while it was {what}; see the engine's log.")
+
+    def _late(self, what: str, limit_s: float) -> EngineTimeout:
+        why = self._why_late()
+        says = f": {why}." if why else "; see its log or raise the limit."
+        return EngineTimeout(f"The engine did not finish {what} within {limit_s:g} s{says}")
 
 
 def _as_it_comes(response: requests.Response) -> Iterator[bytes]:
     """The body as it arrives. requests' own iterators wait for a full buffer when the body is not chunked."""
     return iter(lambda: response.raw.read1(1 << 16, decode_content=True), b"")
-
-
-def _late(what: str, limit_s: float) -> EngineTimeout:
-    return EngineTimeout(f"The engine did not finish {what} within {limit_s:g} s; see its log or raise the limit.")
 
 
 def _refusal(response: requests.Response, what: str) -> EngineAnswer:

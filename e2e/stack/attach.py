@@ -163,6 +163,9 @@ class AttachedEngine:
     def cause(self) -> str:
         return ""
 
+    def stall(self) -> str:
+        return ""
+
     def log_tail(self, lines: int = 40) -> str:
         return ""
 

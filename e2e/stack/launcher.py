@@ -37,6 +37,9 @@ class Engine(Protocol):
     def cause(self) -> str:
         """The log line that says why the engine failed, or an empty string."""
 
+    def stall(self) -> str:
+        """Why an engine that is alive answers nothing, as far as its log's own counts tell; else an empty string."""
+
     def log_tail(self, lines: int = 40) -> str: ...
 
     def stop(self, limit_s: float = 20.0) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from e2e.base.errors import EngineCrashed, EngineError
 from e2e.base.event import Record
-from e2e.stack.root_cause import root_cause
+from e2e.stack.root_cause import root_cause, stall
 from e2e.stack.spec import SERVED_MODEL, EngineSpec
 from e2e.stack.waits import wait
 
@@ -70,6 +70,9 @@ class LoggedEngine:
 
     def cause(self) -> str:
         return root_cause(self._log_text())
+
+    def stall(self) -> str:
+        return stall(self._log_text())
 
     def log_tail(self, lines: int = 40) -> str:
         return "\n".join(self._log_text().splitlines()[-lines:])

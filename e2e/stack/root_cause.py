@@ -1,7 +1,8 @@
 """Why an engine died: the one line out of a log full of tracebacks.
 
 vLLM's processes fail in a chain: Worker, then EngineCore ("Engine core initialization failed"), then the API server.
-Each logs its own traceback. The cause is what the innermost process raised first in its last chain of tracebacks.
+Each logs its own traceback. The cause is what the innermost process raised first when it went down: what follows
+within seconds are consequences, what came long before (a plugin that was left out, say) it had survived.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _PROCESS = re.compile(r"^\((?P<name>[A-Za-z]\w*)[^)]*?pid=\d+\) ?")
-_STAMP = re.compile(r"^(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[^\]]*\] ?")
+_STAMP = re.compile(
+    r"^(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-(?P<day>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:\.\d+)? "
+    r"\[[^\]]*\] ?"
+)
 _TRACEBACK = "Traceback (most recent call last):"
 _LINKS = ("The above exception was the direct cause", "During handling of the above exception")
 _EXCEPTION = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?::\s*(?P<text>.*))?$")
@@ -35,51 +39,100 @@ _DEPTH = {"worker": 3, "enginecore": 2}
 _VANISHED = re.compile(r"^(?:Ray)?Worker ?[Pp]roc .*died unexpectedly|^Engine core process .*died unexpectedly")
 
 
-@dataclass
+#: Errors that follow each other by less are one going down. Seconds.
+_BURST_S = 5
+#: vLLM's own counts, each ten seconds.
+_COUNTS = re.compile(
+    r"Running: (?P<running>\d+) reqs?, Waiting: (?P<waiting>\d+) reqs?.*?KV cache usage: (?P<used>[\d.]+)%"
+)
+#: Per cent of the cache in use from which a request can't start.
+_FULL = 90.0
+
+
+@dataclass(frozen=True)
+class _Line:
+    """``process``: "" for the API server before it names itself. ``second``: of the month, None without a stamp."""
+
+    process: str
+    text: str
+    second: int | None
+
+
+@dataclass(frozen=True)
 class _Raised:
     depth: int
     position: int
     line: str
+    second: int | None = None
 
 
 def root_cause(log: str) -> str:
     """The cause as one line, ``ValueError: ...``, or an empty string when the log has none."""
     lines = [_split(line) for line in log.splitlines()]
     raised = [item for item in _chains(lines) if not _SECOND_HAND.search(item.line)]
-    for position, (_, text) in enumerate(lines):
-        if _VANISHED.match(text):
-            raised.append(_Raised(1, -position, text.strip()))
+    for position, line in enumerate(lines):
+        if _VANISHED.match(line.text):
+            raised.append(_Raised(1, position, line.text.strip(), line.second))
     if raised:
-        return max(raised, key=lambda item: (item.depth, item.position)).line
-    for _, text in reversed(lines):
-        if found := _REPORTED.search(text):
+        return _first_of_the_end(raised).line
+    for line in reversed(lines):
+        if found := _REPORTED.search(line.text):
             return found["text"]
-    return next((text.strip() for _, text in lines if _BARE.match(text.strip())), "")
+    return next((line.text.strip() for line in lines if _BARE.match(line.text.strip())), "")
 
 
-def _split(line: str) -> tuple[str, str]:
-    """Process name ("" for the API server before it names itself) and text, without vLLM's prefixes."""
+def stall(log: str) -> str:
+    """What vLLM's last counts say of an engine that answers nothing, with the line itself; empty where they show
+    requests at work or none."""
+    counts = next((m for m in map(_COUNTS.search, reversed(log.splitlines())) if m), None)
+    if not counts or int(counts["running"]) or not int(counts["waiting"]):
+        return ""
+    if float(counts["used"]) >= _FULL:
+        why = "its cache is full and nothing runs, so blocks are not freed"
+    else:
+        why = "nothing runs, so what waits is held up by the connector's load or for blocks"
+    return f"{why} (its log: {counts.string[counts.start() :].strip()[:200]})"
+
+
+def _first_of_the_end(raised: list[_Raised]) -> _Raised:
+    """Of the innermost process that raised anything: the first error of its last burst."""
+    depth = max(item.depth for item in raised)
+    own = sorted((item for item in raised if item.depth == depth), key=lambda item: item.position)
+    first = own[-1]
+    for item in reversed(own[:-1]):
+        if item.second is None or first.second is None or not 0 <= first.second - item.second <= _BURST_S:
+            break
+        first = item
+    return first
+
+
+def _split(line: str) -> _Line:
+    """Without vLLM's prefixes."""
     line = re.sub(r"\x1b\[[0-9;]*m", "", line)
     process = _PROCESS.match(line)
     text = line[process.end() :] if process else line
     stamp = _STAMP.match(text)
-    return (process["name"] if process else ""), (text[stamp.end() :] if stamp else text)
+    second = None
+    if stamp:
+        day, hour, minute, rest = (int(stamp[part]) for part in ("day", "h", "m", "s"))
+        second, text = ((day * 24 + hour) * 60 + minute) * 60 + rest, text[stamp.end() :]
+    return _Line(process["name"] if process else "", text, second)
 
 
-def _chains(lines: list[tuple[str, str]]) -> Iterator[_Raised]:
+def _chains(lines: list[_Line]) -> Iterator[_Raised]:
     """The first exception of every chain of tracebacks, process by process, since their lines interleave."""
-    for name in dict.fromkeys(name for name, _ in lines):
-        own = [(position, text) for position, (owner, text) in enumerate(lines) if owner == name]
+    for name in dict.fromkeys(line.process for line in lines):
+        own = [(position, line) for position, line in enumerate(lines) if line.process == name]
         depth = next((rank for start, rank in _DEPTH.items() if name.lower().startswith(start)), 0)
         linked = False
-        for index, (position, text) in enumerate(own):
-            if text.startswith(_LINKS):
+        for index, (position, line) in enumerate(own):
+            if line.text.startswith(_LINKS):
                 linked = True
-            elif text.strip() == _TRACEBACK:
-                indent = len(text) - len(text.lstrip())
-                line = _exception_after([text for _, text in own[index + 1 : index + 400]], indent)
-                if line and not linked:
-                    yield _Raised(depth, position, line)
+            elif line.text.strip() == _TRACEBACK:
+                indent = len(line.text) - len(line.text.lstrip())
+                found = _exception_after([after.text for _, after in own[index + 1 : index + 400]], indent)
+                if found and not linked:
+                    yield _Raised(depth, position, found, line.second)
                 linked = False
 
 

@@ -63,6 +63,24 @@ def test_what_is_no_page_of_vllm_is_refused(page):
 TOKENS = st.integers(min_value=0, max_value=2**40)
 
 
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
+@pytest.mark.parametrize(
+    "series",
+    [
+        'vllm:num_requests_running{engine="0"}', "vllm:num_requests_waiting", "vllm:num_preemptions_total",
+        'vllm:prompt_tokens_by_source_total{source="external_kv_transfer"}', "vllm:time_to_first_token_seconds_sum",
+    ],
+)  # fmt: skip
+def test_what_is_no_number_where_one_counts_is_named(series, value):
+    page = f"vllm:prompt_tokens_total 5\n{series} {value}\n"
+    with pytest.raises(EngineAnswer, match=rf"/metrics can't be read \({series.partition('{')[0]} is [-a-z]+\)"):
+        Snapshot.parse(page)
+
+
+def test_what_is_no_number_elsewhere_does_not_matter():
+    assert Snapshot.parse("vllm:prompt_tokens_total 5\nvllm:something_else NaN\n").counters == {"prompt_tokens": 5}
+
+
 @given(
     st.lists(st.tuples(st.tuples(TOKENS, TOKENS, TOKENS), TOKENS, TOKENS), min_size=1, max_size=3),
     st.lists(st.floats(min_value=0.001, max_value=50), max_size=20),

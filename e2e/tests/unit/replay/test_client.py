@@ -120,6 +120,14 @@ def test_silence_is_a_timeout(begin):
         over.set()
 
 
+def test_a_timeout_tells_what_the_engine_says_of_it():
+    with serve(lambda handler, _: time.sleep(1)) as (url, _):
+        client = EngineClient(url, why_late=lambda: "its cache is full and nothing runs, so blocks are not freed")
+        with pytest.raises(EngineTimeout, match=r"within 0\.2 s: its cache is full .* blocks are not freed\.$") as late:
+            client.complete([1], request_id="r", max_tokens=1, limit_s=0.2)
+    assert "raise the limit" not in str(late.value)
+
+
 def test_the_limit_holds_for_an_answer_that_drips():
     over = threading.Event()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.stack.root_cause import root_cause
+from e2e.stack.root_cause import root_cause, stall
 
 LOGS = Path(__file__).parents[2] / "recordings" / "logs"
 
@@ -60,9 +60,22 @@ def test_second_hand_words_are_used_when_there_is_nothing_else():
     assert root_cause(text) == "shape mismatch"
 
 
-def test_the_first_of_a_chain_the_last_of_several():
+EARLIER = "(EngineCore pid=2) ERROR 11-29 16:22:31 [core.py:1] "
+LATER = "(EngineCore pid=2) ERROR 11-29 16:22:57 [core.py:1] "
+
+
+def test_the_first_error_when_it_goes_down_not_its_consequences_nor_what_it_had_survived():
     text = log(
-        (CORE, traceback("ImportError: a plugin that was only left out")),
+        (EARLIER, traceback("ImportError: a plugin that was only left out")),
+        (CORE, traceback("KeyError: 'layers.0'")),
+        (CORE, traceback("RuntimeError: a consequence")),
+        (LATER, traceback("AssertionError: another one")),
+    )
+    assert root_cause(text) == "KeyError: 'layers.0'"
+
+
+def test_the_first_of_a_chain():
+    text = log(
         (CORE, traceback("KeyError: 'layers.0'")),
         (CORE, "\nThe above exception was the direct cause of the following exception:\n"),
         (CORE, traceback("RuntimeError: connector failed")),
@@ -94,3 +107,32 @@ def test_words_without_traceback(line):
 )
 def test_nothing_to_say(text):
     assert root_cause(text) == ""
+
+
+COUNTS = (
+    "(APIServer pid=1) INFO 11-30 05:04:03 [loggers.py:335] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg "
+    "generation throughput: 0.0 tokens/s, Running: {} reqs, Waiting: {} reqs, {} KV cache usage: {}%, Prefix cache hit "
+    "rate: 0.0%"
+)
+
+
+@pytest.mark.parametrize("device", ["GPU", "CPU"])
+def test_an_engine_that_waits_for_ever_with_a_full_cache_is_told_by_its_own_line(device):
+    text = "\n".join([COUNTS.format(1, 0, device, 38.3), COUNTS.format(0, 1, device, 100.0), "INFO something else"])
+    said = stall(text)
+    assert "blocks are not freed" in said
+    assert f"Running: 0 reqs, Waiting: 1 reqs, {device} KV cache usage: 100.0%" in said
+    assert "\n" not in said
+
+
+def test_one_that_waits_with_room_left_waits_for_a_load_or_for_blocks():
+    assert "held up by the connector's load" in stall(COUNTS.format(0, 2, "GPU", 31.0))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "INFO no counts", COUNTS.format(1, 1, "GPU", 100.0), COUNTS.format(0, 0, "GPU", 0.0),
+     COUNTS.format(0, 1, "GPU", 100.0) + "\n" + COUNTS.format(1, 0, "GPU", 40.0)],
+)  # fmt: skip
+def test_an_engine_at_work_or_at_rest_does_not_wait(text):
+    assert stall(text) == ""
