@@ -21,6 +21,7 @@ from typing import Annotated, Literal, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 
+from e2e.base import redact
 from e2e.base.connector import Adapter
 from e2e.base.errors import EXIT_PASS, EXIT_RIG, EXIT_USAGE, RigError, SettingsError, Stopped, UsageError
 from e2e.connectors.table import load
@@ -240,7 +241,8 @@ def execute(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> int
     except KeyboardInterrupt:
         return _say_stopped(EXIT_INTERRUPTED, call)
     except (Exception, SystemExit) as error:
-        where = _save_trace(traceback.format_exc(), call.folder)
+        known = redact.secrets(dict(environ)) | redact.secrets(list(argv))
+        where = _save_trace(redact.text(traceback.format_exc(), known), call.folder)
         return _say(f"the rig itself failed ({type(error).__name__}); {where}, please report it.", EXIT_RIG)
 
 

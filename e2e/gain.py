@@ -32,7 +32,7 @@ from e2e.report.files import write_reports
 from e2e.report.progress import Progress
 from e2e.run import Flow, Live, Name, clean_up, plan_of
 from e2e.settings.settings import RECORDING, Settings
-from e2e.settings.world import engine_python, state_dir
+from e2e.settings.world import engine_python, secrets, state_dir
 from e2e.stack.ledger import Ledger
 from e2e.stack.zygote import Zygote
 from e2e.standing import Standing, judged_on_the_way_out
@@ -92,7 +92,7 @@ def gain(settings: Settings, wanted: Wanted) -> int:
     with (
         Ledger(run_id=name.run_id, state_dir=state_dir()) as ledger,
         Zygote(ledger=ledger) as zygote,
-        Journal(settings.recording) as journal,
+        Journal(settings.recording, secrets=secrets(settings)) as journal,
         judged_on_the_way_out(journal.record, lambda: report(settings.out)),
         Progress(sys.stderr, comparison.steps) as progress,
     ):

@@ -40,7 +40,7 @@ from e2e.report.facts import facts
 from e2e.report.files import write_reports
 from e2e.report.progress import Progress, said_if_slow
 from e2e.settings.settings import RECORDING, Settings
-from e2e.settings.world import commit, engine_environment, engine_python, environment, program, state_dir
+from e2e.settings.world import commit, engine_environment, engine_python, environment, program, secrets, state_dir
 from e2e.stack.attach import Attached, AttachLauncher, look
 from e2e.stack.class_check import check_class
 from e2e.stack.launcher import Engine, Launcher
@@ -71,7 +71,7 @@ def run(settings: Settings) -> int:
     with (
         Ledger(run_id=name.run_id, state_dir=state_dir()) as ledger,
         Zygote(ledger=ledger) as zygote,
-        Journal(settings.recording) as journal,
+        Journal(settings.recording, secrets=secrets(settings)) as journal,
         judged_on_the_way_out(journal.record, lambda: report(settings.out, strict=settings.strict)),
         Progress(sys.stderr, steps_of(plans)) as progress,
     ):

@@ -55,7 +55,7 @@ class RunBegin:
     machine: dict[str, Plain]
     settings: Asked
     wall_time: str
-    program: list[str] | str | None = None
+    program: list[str] | None = None
     folder: str | None = None
 
 
@@ -123,13 +123,30 @@ class EngineReady:
     start_s: float
 
 
+@dataclass(frozen=True)
+class Effective:
+    """Read in the worker: shape, stride, num_blocks, num_layers, ... beside what is named here; what could not be read
+    is absent. ``connector_build``: what the adapter knows of the connector's own code."""
+
+    versions: dict[str, Plain] = field(default_factory=dict)
+    connector_build: dict[str, Plain] = field(default_factory=dict)
+    connector: str | None = None
+    gpu: str | None = None
+    layout: str | None = None
+    attention_backend: str | None = None
+    dtype: str | None = None
+    kv_cache_dtype: str | None = None
+    block_size: int | None = None
+    max_num_batched_tokens: int | None = None
+    tensor_parallel: int | None = None
+    threads: int | None = None
+    batch_invariant: bool | None = None
+
+
 @kind("engine.config")
 class EngineConfig:
-    """``effective``, read in the worker: layout, shape, stride, dtype, block_size, attention_backend, num_blocks,
-    num_layers, versions, ...; what could not be read is absent."""
-
     engine: str
-    effective: Table
+    effective: Effective
 
 
 @kind("engine.failed")

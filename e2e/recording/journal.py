@@ -17,6 +17,7 @@ from types import TracebackType
 
 from e2e.base.errors import RigError, UsageError
 from e2e.base.event import Event
+from e2e.base.redact import redacted
 from e2e.recording.reader import decode, packed, read, whole_bytes
 
 __all__ = ["Journal", "read"]
@@ -25,12 +26,14 @@ __all__ = ["Journal", "read"]
 class Journal:
     """The one writer of a recording; several threads may share it, a second process is refused.
 
+    What looks like a secret is not written, nor are the ``secrets`` that are known beforehand, see base/redact.py.
     Opening an existing file continues it: a torn last line is cut off first. Raises UsageError when another process
     writes it, RecordingError when it is broken, RigError when the file can't be written.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, secrets: frozenset[str] = frozenset()) -> None:
         self.path = Path(path)
+        self._secrets = secrets
         self._lock = threading.Lock()
         self._fd: int | None = _open(self.path)
         try:
@@ -50,6 +53,7 @@ class Journal:
         with self._lock:
             if self._fd is None:
                 raise RigError(f"the recording {self.path} is closed, so the event {kind} can't be recorded")
+            data, self._secrets = redacted(data, self._secrets)
             event = Event(kind, data, time.monotonic_ns())
             _write(self._fd, _encode(event, self._next_seq), self.path)
             self._next_seq += 1

@@ -6,6 +6,8 @@ evidence that nobody looks at.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from e2e.base.event import Event
 
 #: Last word -> first word, and what both must say alike.
@@ -25,8 +27,9 @@ class References:
     def __init__(self) -> None:
         self._attempt = 0
         self._last_ns = 0
-        self._engines: dict[object, tuple[object, object]] = {}
-        self._cells: set[object] = set()
+        #: engine -> its key; cell -> the key of the engines that it runs on
+        self._engines: dict[object, object] = {}
+        self._cells: dict[object, object] = {}
         self._open: set[tuple[object, ...]] = set()
         self._requests: set[object] = set()
 
@@ -35,14 +38,24 @@ class References:
         kind, data = event.kind, event.data
         self._time(event)
         if kind == "engine.start":
-            self._engines[data["engine"]] = (data["engine_key"], data["attempt"])
+            self._engines[data["engine"]] = data["engine_key"]
         elif kind == "plan.cell":
-            self._cells.add(data["cell"])
-        if kind != "note" and data.get("engine", None) is not None and data["engine"] not in self._engines:
-            raise ValueError(f"names the engine {data['engine']!r}, which was never started")
-        if data.get("cell") is not None and data["cell"] not in self._cells:
-            raise ValueError(f"names the cell {data['cell']!r}, which was never planned")
+            self._cells[data["cell"]] = data["engine_key"]
+            if not data["deterministic"] and data["settings"].get("concurrency", 1) == 1:
+                raise ValueError("calls one request at a time not deterministic")
+        if kind != "note":
+            self._names(data)
         self._span(kind, data)
+
+    def _names(self, data: Mapping[str, object]) -> None:
+        engine, cell = data.get("engine"), data.get("cell")
+        if engine is not None and engine not in self._engines:
+            raise ValueError(f"names the engine {engine!r}, which was never started")
+        if cell is not None and cell not in self._cells:
+            raise ValueError(f"names the cell {cell!r}, which was never planned")
+        keys = {self._cells.get(cell), self._engines.get(engine), data.get("engine_key")} - {None}
+        if len(keys) > 1:
+            raise ValueError(f"has the engine keys {' and '.join(sorted(map(repr, keys)))}")
 
     def _time(self, event: Event) -> None:
         if event.kind == "run.begin":
@@ -55,7 +68,7 @@ class References:
             raise ValueError(f"belongs to attempt {event['attempt']} amid attempt {self._attempt}")
         self._last_ns = event.t_ns
 
-    def _span(self, kind: str, data) -> None:
+    def _span(self, kind: str, data: Mapping[str, object]) -> None:
         if kind in _BEGINS:
             key = (kind, *(data[name] for name in _BEGINS[kind]))
             if kind == "request.sent":

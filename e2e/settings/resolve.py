@@ -8,11 +8,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from e2e.base import redact
 from e2e.base.errors import RecordingError, SettingsError, UsageError
 from e2e.base.event import Event
 from e2e.recording.journal import read
 from e2e.recording.resume import check_same, settings_of
-from e2e.settings import device, words
+from e2e.settings import device
 from e2e.settings.flags import Flags
 from e2e.settings.settings import FREE_ON_RESUME, RECORDING, Settings
 
@@ -32,7 +33,12 @@ def resolve(flags: Flags, *, argv: Sequence[str] = (), results: Path = RESULTS, 
     folder = out or _newest(results)
     before = _settings_before(folder)
     settings = _settings({**before, **given}, out=folder, argv=argv, resume=True)
-    check_same(_settings(before, out=folder, argv=argv).as_json(), settings.as_json(), ignore=FREE_ON_RESUME)
+    if redact.HIDDEN in (settings.attach or ""):
+        raise UsageError(
+            "--resume: the user and password of --attach were not recorded; give --attach with them again."
+        )
+    same = (redact.redacted(each.as_json())[0] for each in (_settings(before, out=folder, argv=argv), settings))
+    check_same(*same, ignore=FREE_ON_RESUME)
     return settings
 
 
@@ -59,7 +65,7 @@ def _settings(values: Mapping[str, object], *, out: Path, argv: Sequence[str], r
     if chosen.get("api_key") and not chosen.get("attach"):
         raise SettingsError("--api-key is for the engine of --attach; give both, or drop it.")
     try:
-        return Settings.recorded({**chosen, "out": out, "argv": words.redacted(argv), "resume": resume})
+        return Settings.recorded({**chosen, "out": out, "argv": redact.words(argv), "resume": resume})
     except ValidationError as error:
         key = ".".join(str(part) for part in error.errors()[0]["loc"])
         raise RecordingError(

@@ -219,17 +219,6 @@ def key(given: str) -> SecretStr:
     return SecretStr(given)
 
 
-def redacted(argv: Sequence[str]) -> tuple[str, ...]:
-    """A command line without its key, for recordings and reports."""
-    shown: list[str] = []
-    for number, given in enumerate(argv):
-        if number and argv[number - 1] == "--api-key":
-            shown.append("...")
-        else:
-            shown.append("--api-key=..." if given.startswith("--api-key=") else given)
-    return tuple(shown)
-
-
 def texts(given: str) -> Path:
     """The absolute path of a folder with at least one text."""
     where = Path(given).absolute()

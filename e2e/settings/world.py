@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from e2e.base import redact
+from e2e.settings.settings import Settings
 from e2e.stack import interpreter
 from e2e.stack.owned import default_data_dir, default_state_dir
 
@@ -51,6 +53,12 @@ def has_library(name: str) -> bool:
 def state_dir() -> Path:
     """Where runs are registered, so that a later one can clean up after a killed one."""
     return default_state_dir(os.environ)
+
+
+def secrets(settings: Settings) -> frozenset[str]:
+    """What must not be written down: the key of the engine, and what the environment has under a secret's name."""
+    key = settings.api_key.get_secret_value() if settings.api_key else ""
+    return redact.secrets({**os.environ, "api_key": key})
 
 
 def program() -> list[str]:

@@ -15,7 +15,7 @@ def check(view: CellView) -> list[Finding]:
         if not _was_reset(arm):
             seen = {"arm": arm.name, "tries": None if reset is None else reset["tries"]}
             findings.append(Finding(RULE, Reason.RESET_REFUSED, seen))
-        if overwrite is None or overwrite["ok"] is not True or not overwrite["blocks"]:
+        if overwrite is None or overwrite["ok"] is not True or overwrite["blocks"] <= 0:
             seen = {"arm": arm.name, "blocks": None if overwrite is None else overwrite["blocks"]}
             findings.append(Finding(RULE, Reason.NOT_OVERWRITTEN, seen))
     return findings

@@ -229,7 +229,7 @@ def test_key_reaches_the_run_and_no_recording(tmp_path):
     argv = ["run", "--api-key", "sk-secret", "--api-key=sk-secret", "--attach", "http://h:1"]
     settings = resolve({"api_key": "sk-secret", "attach": "http://h:1"}, argv=argv)
     assert settings.api_key.get_secret_value() == "sk-secret"
-    assert settings.argv == ("run", "--api-key", "...", "--api-key=...", "--attach", "http://h:1")
+    assert settings.argv == ("run", "--api-key", "(redacted)", "--api-key=(redacted)", "--attach", "http://h:1")
     assert "sk-secret" not in repr(settings) + str(settings.as_json())
 
 

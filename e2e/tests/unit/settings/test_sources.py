@@ -101,7 +101,7 @@ def test_what_a_file_gave_is_recorded_like_a_flag(settings_of, tmp_path):
 
 def test_the_key_is_in_no_settings_and_no_command_line(settings_of):
     settings = settings_of("run", "--attach", "http://h:1", "--api-key", "sk-secret")
-    assert settings.argv == ("run", "--attach", "http://h:1", "--api-key", "...")
+    assert settings.argv == ("run", "--attach", "http://h:1", "--api-key", "(redacted)")
     assert "sk-secret" not in repr(settings) + str(settings.as_json())
 
 
