@@ -55,6 +55,7 @@ class GainFlags(Configured, Prompted, Engines, Connected, Cells):
 
     axis: Annotated[
         tuple[str, str, str] | None,
+        words.comparison(),
         flag("axis", "Compare two values of an axis, such as placement index kernel.", metavar="AXIS A B"),
     ] = None
     a: Annotated[

@@ -51,6 +51,8 @@ def from_file(app: cyclopts.App, commands: Sequence[str], arguments: ArgumentCol
             raise SettingsError(f"{given.value}: {key} is no setting of {command}; {hint(key, known)}")
         if isinstance(value, dict):
             raise SettingsError(f"{given.value}: {key} is a table; give {key} = value.")
+        if isinstance(value, list) and argument.token_count() == (1, False):
+            raise SettingsError(f"{given.value}: {key} takes one value; give no list.")
         if not argument.tokens:
             for number, item in enumerate(value if isinstance(value, list) else [value]):
                 argument.append(Token(keyword=key, value=str(item), source=given.value, index=number))
@@ -133,6 +135,8 @@ def sentence(error: ValidationError, where: Callable[[str], str]) -> str:
     """The first thing that pydantic refuses; ``where``: a field -> the name that the user gave its value by."""
     first = error.errors()[0]
     said = str(first["msg"]).removeprefix("Value error, ")
+    if first["type"] != "value_error":
+        said = f"{first['input']!r} can't be used ({said})."
     return f"{where(str(first['loc'][0]))}: {said}"
 
 

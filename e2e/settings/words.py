@@ -17,7 +17,7 @@ from e2e.base.errors import SettingsError
 from e2e.base.spelling import either, hint, meant
 from e2e.connectors.table import load
 from e2e.faults.catalogue import find
-from e2e.grid.axes import Value
+from e2e.grid.axes import Value, axis
 from e2e.grid.selection import GRIDS, Product, parse_cell, parse_grid
 
 try:
@@ -115,6 +115,17 @@ def numbers(example: str) -> BeforeValidator:
             if int(part) < 1:
                 raise ValueError(f"{part} is too small; give numbers from 1 on.")
         return tuple(int(part) for part in parts)
+
+    return _read(parse)
+
+
+def comparison() -> BeforeValidator:
+    """An axis and two values of it."""
+
+    def parse(given: Sequence[str]) -> tuple[str, ...]:
+        if len(given) != 3:
+            raise ValueError("give an axis and two values of it, such as placement index kernel.")
+        return given[0], *(str(axis(given[0]).parse(value)) for value in given[1:])
 
     return _read(parse)
 

@@ -17,8 +17,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment() -> dict[str, str]:
-    """What services beside engines inherit."""
-    return dict(os.environ)
+    """What services beside engines inherit: all but the key of somebody's engine."""
+    return {name: value for name, value in os.environ.items() if name != "MARU_E2E_API_KEY"}
 
 
 def engine_python(given: Path | None) -> str:
@@ -38,7 +38,7 @@ def engine_candidate(given: Path | None) -> str:
 
 def engine_environment(python: str) -> dict[str, str]:
     """What engines of this interpreter inherit."""
-    return interpreter.engine_environment(python, environ=os.environ)
+    return interpreter.engine_environment(python, environ=environment())
 
 
 def has_library(name: str) -> bool:

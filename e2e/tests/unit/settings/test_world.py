@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+from e2e.settings import world
 from e2e.settings.world import commit, program
 
 
@@ -34,3 +35,11 @@ def test_the_program_is_named_so_that_any_folder_can_start_it(tmp_path, monkeypa
     assert program() == [str(tmp_path / "maru-e2e")]
     monkeypatch.setattr(sys, "argv", ["/somewhere/cli.py", "run"])
     assert program() == [sys.executable, "-m", "maru_e2e"]
+
+
+def test_engines_and_services_never_see_the_key(monkeypatch):
+    monkeypatch.setenv("MARU_E2E_API_KEY", "sk-secret")
+    monkeypatch.setenv("MARU_E2E_MODEL", "smollm2")
+    for inherited in (world.environment(), world.engine_environment(sys.executable)):
+        assert "sk-secret" not in inherited.values()
+        assert inherited["MARU_E2E_MODEL"] == "smollm2"
