@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 
 from e2e.base.errors import EngineAnswer, EngineError
@@ -94,8 +94,15 @@ def _at_once(send: Callable[..., Completion], jobs: Sequence[tuple], concurrency
             failed.set()
             raise
 
-    with ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="replay") as threads:
+    threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="replay")
+    try:
         futures = [threads.submit(run, job) for job in jobs]
+        wait(futures)
+    except BaseException:  # a signal: what is on its way ends with the engine
+        failed.set()
+        threads.shutdown(wait=False, cancel_futures=True)
+        raise
+    threads.shutdown()
     return [future.result() for future in futures]
 
 
@@ -108,7 +115,6 @@ def between_arms(
     record: Record,
     seed: int,
     limit_s: float = 30.0,
-    resets_seen: Callable[[], int] | None = None,
     at_work: Callable[[], int] = lambda: 0,
 ) -> None:
     """Before an external ``arm``: empties vLLM's own prefix cache, then writes random values over all blocks, so that a
@@ -116,18 +122,15 @@ def between_arms(
 
     Nothing is overwritten after a refused reset, nor while the engine is ``at_work`` on so many requests: some block is
     in use, by a store in flight or by somebody else, and the rig must not spoil what it judges. vLLM up to 0.25 does
-    not tell whether it did reset; ``resets_seen`` then does, the number of successful resets in the engine's log so
-    far. An engine that can do neither (no dev mode, no worker extension) is recorded with ok false; a dead one raises.
+    not tell whether it did reset; what the arm was served then does. An engine that can do neither (no dev mode, no
+    worker extension) is recorded with ok false; a dead one raises.
     """
     place = {"engine": engine, "cell": cell, "arm": arm}
-    seen = resets_seen() if resets_seen else 0
     try:
         ok, tries = client.reset_prefix_cache(limit_s)
     except EngineAnswer as error:
         record("note", text=str(error), engine=engine)
         ok, tries = False, 1
-    if ok is None and resets_seen:
-        ok = resets_seen() > seen
     record("reset.local", **place, ok=ok, tries=tries)
     blocks = None
     if ok is not False:
