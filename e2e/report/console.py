@@ -48,7 +48,8 @@ def _cause(cause: Cause) -> Iterator[Block]:
         yield Items([cell.id])
         if claim(cell):
             yield Items([claim(cell)], depth=1)
-        yield from _some(cause.own[cell.id], 1)
+        if cell.verdict is not Verdict.ERROR:  # what an engine that failed left undone stands in report.md
+            yield from _some(cause.own[cell.id], 1)
 
 
 def _some(texts: Sequence[str], depth: int) -> Iterator[Block]:

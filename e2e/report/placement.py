@@ -31,7 +31,7 @@ def document(regression: Result, bench: Result | None) -> Document:
         Heading(f"Placement: {verdict}", level=1),
         Paragraph(f"{regression['device']}, {versions}."),
         *_regression(regression),
-        *(_bench(bench) if bench else _not_timed()),
+        *(benchmark(bench) if bench else _not_timed()),
     ]
 
 
@@ -61,7 +61,7 @@ def _worst(grid: Sequence[Mapping], name: str, form: str) -> str:
     return min(seen, key=_ORDER.index, default="-")
 
 
-def _bench(found: Result) -> Iterator[Block]:
+def benchmark(found: Result) -> Iterator[Block]:
     yield Heading(f"Speed: {found['copy_gb_s']:,.0f} GB/s copied on {found['versions'].get('gpu')}")
     yield Paragraph("Microseconds for all layers of one request, and the share of the copy's speed:")
     there = [row for row in found["rows"] if row["outcome"] != "unavailable"]

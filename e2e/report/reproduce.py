@@ -11,8 +11,12 @@ LEFT_OUT = {
     "--resume": 0, "--grid": 1, "--cell": 1, "--out": 1, "--fault": 1, "--rounds": 1, "--axis": 3, "--a": 1, "--b": 1,
     "--concurrency": 1, "--repeats": 1,
 }  # fmt: skip
-#: Settings that may come from the environment or a file, so that the command line does not show them.
-QUIET = {"connector": "embedded", "model": "smollm2"}
+#: Settings that the run's own command line need not show, with what the command takes for them when they aren't given:
+#: older recordings don't spell out variables, and a clean cell of a self-test is run again by ``run``.
+QUIET = {
+    "run": {"connector": "embedded", "model": "smollm2", "prompts": 3, "max_tokens": 8},
+    "faults": {"connector": "embedded", "model": "smollm2", "prompts": 2, "max_tokens": 4},
+}
 #: Keys of a cell's settings that are no axes.
 NO_AXES = ("connector", "fault", "round")
 
@@ -24,17 +28,24 @@ def reproduce(cell: Mapping[str, object], run: Mapping[str, object]) -> str:
     settings = settings if isinstance(settings, Mapping) else {}
     argv = settings.get("argv")
     words = kept(list(map(str, argv))) if isinstance(argv, (list, tuple)) else []
-    for name, default in QUIET.items():
-        value = settings.get(name)
-        given = any(word.split("=")[0] == f"--{name}" for word in words)
-        if value is not None and value != default and not given and not settings.get("attach"):
-            words += [f"--{name}", str(value)]
-    axes = ",".join(f"{axis}={value}" for axis, value in cell.items() if axis not in NO_AXES)
     fault = cell.get("fault")
-    command = [*_program(run), "faults" if fault else "run", *(["--cell", axes] if axes else [])]
+    name = "faults" if fault else "run"
+    words += _quiet(name, settings, {word.partition("=")[0] for word in words})
+    axes = ",".join(f"{axis}={value}" for axis, value in cell.items() if axis not in NO_AXES)
+    command = [*_program(run), name, *(["--cell", axes] if axes else [])]
     line = shlex.join([*command, *(["--fault", str(fault)] if fault else []), *words])
     folder = run.get("folder")
     return f"cd {shlex.quote(folder)} && {line}" if isinstance(folder, str) and folder else line
+
+
+def _quiet(command: str, settings: Mapping[str, object], given: set[str]) -> list[str]:
+    words: list[str] = []
+    for name, default in QUIET[command].items():
+        flag, value = "--" + name.replace("_", "-"), settings.get(name)
+        of_engine = settings.get("attach") and name in ("connector", "model")
+        if value is not None and value != default and flag not in given and not of_engine:
+            words += [flag, str(value)]
+    return words
 
 
 def _program(run: Mapping[str, object]) -> list[str]:

@@ -20,6 +20,7 @@ from e2e.base.judgement import CellJudgement, Judgement, Oracle
 from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.judge import judge
 from e2e.report import console, junit, report_json
+from e2e.report.causes import causes
 from e2e.report.escape import visible
 from e2e.report.facts import facts
 from e2e.report.files import RENDERERS, put, write_reports
@@ -332,3 +333,88 @@ def test_junit_survives_control_characters():
     text = junit.render(facts(events), judge(events))
     assert "boom?[0m" in text
     assert JUnitXml.fromstring(text.encode()).errors == 1
+
+
+def test_junit_has_wall_times_a_timestamp_and_what_was_run():
+    def of_run(data):
+        data["settings"], data["versions"] = (
+            {"model": "smollm2", "strict": True},
+            {"maru-e2e": "0.1.0", "commit": "abc"},
+        )
+
+    events = Recording().change("run.begin", of_run).build()
+    spans = {event.kind: event.t_ns for event in events if event.kind.startswith("cell.")}
+    (suite,) = JUnitXml.fromstring(junit.render(facts(events), judge(events)).encode())
+    (case,) = suite
+    assert case.time == pytest.approx((spans["cell.end"] - spans["cell.begin"]) / 1e9)
+    assert suite.timestamp == "2025-01-01T00:00:00+00:00"
+    told = {each.name: each.value for each in suite.properties()}
+    assert (told["model"], told["setting.strict"]) == ("smollm2", "True")
+    assert told["rig"] == "0.1.0, commit abc"
+    assert told["engine"] == "vllm 0.32.0, STRIDED"
+    of_case = {each.get("name"): each.get("value") for each in case._elem.iter("property")}
+    assert of_case["placement"] == "kernel"
+
+
+def failed_engine(cells: int = 3) -> list[Event]:
+    """A connector engine that crashed in the first of several cells, and took the others with it."""
+    recording = Recording().drop("cell.end").drop("run.end")
+    recording.change("engine.start", lambda data: data.update(log="/r/logs/HND.log"), role="connector")
+    for number in range(1, cells):
+        recording.add("plan.cell", **{**recording.plan, "cell": f"{CELL}-{number}"})
+    log = "\n".join(f"line {number}" for number in range(40))
+    recording.add(
+        "engine.failed", engine=CONNECTOR, stage="run", error="EngineCrashed", cause="CUDA out of memory", log_tail=log
+    )
+    recording.add("run.end", attempt=1)
+    return recording.build()
+
+
+def test_cells_are_grouped_by_cause_with_the_engines_last_lines(tmp_path: Path):
+    events = failed_engine()
+    text = report_md(events)
+    findings = sum(len(cell.findings) for cell in judge(events).cells)
+    assert f"## What did not pass: 1 cause, 3 cells, {findings} findings" in text
+    assert text.count("### The engine crashed: CUDA out of memory (3 cells)") == 1
+    assert "The log of `HND.connector.1` is `/r/logs/HND.log`. Its last lines:\n\n```\nline 25\n" in text
+    assert text.count("line 39") == 1
+    for name in (CELL, f"{CELL}-1", f"{CELL}-2"):
+        assert f"#### `{name}`" in text
+
+    stream = io.StringIO()
+    console.show(facts(events), judge(events), on=console.console(stream), directory=tmp_path)
+    assert stream.getvalue().count("The engine crashed: CUDA out of memory") == 1
+    assert stream.getvalue().count("line 39") == 1
+
+    case, *_ = [
+        case for suite in JUnitXml.fromstring(junit.render(facts(events), judge(events)).encode()) for case in suite
+    ]
+    assert case.system_out.startswith("log of HND.connector.1: /r/logs/HND.log\nline 25")
+    assert case.system_out.endswith("line 39")
+
+
+def test_causes_stand_worst_first_and_patterns_tell_them_apart():
+    def cell(name, verdict, *findings):
+        return CellJudgement(name, 1, "k", "a", {}, {}, verdict, findings[0].reason, findings)
+
+    place = dict.fromkeys(("layer", "head", "block", "token", "token_end", "wrong_pages", "pages"), 1)
+    place |= {"wrong_share": 1.0, "wrong_layers": 1, "layers": 1, "kv": "K"}
+    digest = [Finding("digests", Reason.DIGEST_DIFFERS, {**place, "pattern": p}) for p in ("zeros", "kv_swapped")]
+    hit = Finding("hits", Reason.NO_HIT, {"source": "vLLM", "expected": 4, "found": 0})
+    found = causes(
+        Judgement((
+            cell("a", Verdict.INCONCLUSIVE, hit), cell("b", Verdict.CORRUPT, digest[0]),
+            cell("c", Verdict.CORRUPT, digest[1]), cell("d", Verdict.CORRUPT, digest[0]),
+        )), facts([]),
+    )  # fmt: skip
+    assert [[each.id for each in cause.cells] for cause in found] == [["b", "d"], ["c"], ["a"]]
+    assert [cause.title.rpartition(": ")[2] for cause in found[:2]] == ["it is all zeros", "K and V are swapped"]
+    assert found[0].shared
+    assert not found[0].own["b"]
+
+
+def test_a_folder_that_can_only_be_read_is_one_sentence_with_a_cure(tmp_path: Path):
+    (tmp_path / "report.json").mkdir()
+    (tmp_path / "report.json" / "x").write_text("")
+    with pytest.raises(UsageError, match=r"can't write .*report.json .*choose another folder"):
+        write_reports(Recording().build(), judge(Recording().build()), directory=tmp_path)
