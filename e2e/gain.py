@@ -169,7 +169,7 @@ class _Gain:
 
     def prove(self, flow: Flow, planned: KeyPlan, live: Live, cell: Cell) -> None:
         """All arms of the exact oracle: only what is right may be fast."""
-        place = {"cell": cell.id, "engine": live.engine.name, "attempt": 1}
+        place = {"cell": cell.id, "engine": live.name, "attempt": 1}
         with flow.progress.step("cell", f"proving {cell.id}"):
             self.record("cell.begin", **place)
             flow._arms(planned, live, cell, ARMS)
@@ -191,7 +191,7 @@ class _Gain:
         after = until(metrics, lambda now: now.ttft_count >= before.ttft_count + len(prompts))
         counted = after.since(before)
         self.record(
-            "gain.sample", engine=live.engine.name, concurrency=len(prompts), length=len(prompts[0]),
+            "gain.sample", engine=live.name, concurrency=len(prompts), length=len(prompts[0]),
             ttft_s=[(answer.first_ns - answer.sent_ns) / 1e9 for answer in answers],
             server={"sum_s": after.ttft_sum - before.ttft_sum, "count": after.ttft_count - before.ttft_count},
             local=_either(counted, "local_cache_hit", "local_hits"),
@@ -211,7 +211,7 @@ class _Gain:
             self.record("note", text=f"Launches were not counted: {error}")
             return
         self.record(
-            "gain.launches", engine=live.engine.name, length=len(prompts[0]), requests=PROFILED, counts=counts, **about
+            "gain.launches", engine=live.name, length=len(prompts[0]), requests=PROFILED, counts=counts, **about
         )
 
     def begin(self, mode: str, names: Mapping[str, str], pairs: Sequence[Mapping[str, str]]) -> None:
@@ -265,7 +265,7 @@ class AxisGain(_Gain):
                 self.flow.gave_up(planned, error)
 
     def _engine_key(self, planned: KeyPlan, pairs: Sequence[tuple[str, Mapping[str, Cell]]]) -> None:
-        self.flow._baseline(planned)
+        self.flow.baseline(planned)
         with self.flow._engine(planned, "connector") as live:
             for cell in planned.cells:
                 self.prove(self.flow, planned, live, cell)
@@ -344,7 +344,7 @@ class SpecGain(_Gain):
 
     def _cell(self, branch: str, planned: Mapping[str, KeyPlan]) -> None:
         for side, flow in self.flows.items():
-            flow._baseline(planned[side])
+            flow.baseline(planned[side])
         prompts = self.prompts(planned["a"], branch)
         proven: set[str] = set()
         for turn in range(1, self.wanted.rounds + 1):
@@ -398,7 +398,7 @@ def record_overlap(record: Record, live: Live, branch: str) -> None:
             by_cell.setdefault(cell, []).append(row)
     for cell, rows in by_cell.items():
         record(
-            "gain.overlap", branch=branch, engine=live.engine.name, cell=cell, loads=len(rows),
+            "gain.overlap", branch=branch, engine=live.name, cell=cell, loads=len(rows),
             pending=sum(row["pending_at_forward"] > 0 for row in rows),
             waited=sum(row["blocking_waits"] > 0 for row in rows),
         )  # fmt: skip

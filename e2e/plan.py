@@ -97,6 +97,11 @@ class KeyPlan:
             "digests": self.settings.digests, "fault": cell.get("fault"), **policy,
         }  # fmt: skip
 
+    @property
+    def baseline(self) -> EngineSpec:
+        """The baseline engine without a name: keys for which it is equal can share one."""
+        return replace(self.spec("baseline", name="", model="", pool_dir=""), engine_key="")
+
     def spec(self, role: str, *, name: str, model: str, pool_dir: str) -> EngineSpec:
         """The engine of a role. Both differ in nothing but the connector."""
         cell, settings = self.cells[0], self.settings

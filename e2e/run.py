@@ -6,7 +6,7 @@ import platform
 import shutil
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from e2e.base.cell import Cell
-from e2e.base.connector import Adapter, missing
+from e2e.base.connector import Adapter, missing, owns_store
 from e2e.base.errors import EngineCrashed, EngineError, EngineTimeout, SettingsError, UsageError
 from e2e.base.event import ARMS, SCHEMA, Record
 from e2e.connectors.installed import installed
@@ -73,14 +73,15 @@ def run(settings: Settings) -> int:
         Zygote(ledger=ledger) as zygote,
         Journal(settings.recording, secrets=secrets(settings)) as journal,
         judged_on_the_way_out(journal.record, lambda: report(settings.out, strict=settings.strict)),
-        Progress(sys.stderr, steps_of(plans)) as progress,
+        Progress(sys.stderr, steps_of(by_baseline(plans))) as progress,
     ):
         standing = Standing(journal.record, before=before, directory=settings.out, strict=settings.strict)
         flow = Flow(settings, adapter, made_of, standing, progress, name, ledger, zygote)
         flow.begin(grid, plans)
-        for number, planned in enumerate(plans):
-            progress.todo(steps_of(plans[number:]))
-            flow.engine_key(planned)
+        todo = by_baseline(plans)
+        while todo:
+            progress.todo(steps_of(todo))
+            flow.engine_keys(todo.pop(0))
         journal.record("run.end", attempt=name.attempt)
     return report(settings.out, strict=settings.strict)
 
@@ -136,11 +137,22 @@ def build(planned: KeyPlan, made_of: Material, name: Name, encode: Encode | None
         planned.prompts.extend(build_prompts(made_of.texts, encode, lengths=planned.lengths.lengths, nonce=nonce))
 
 
-def steps_of(plans: Sequence[KeyPlan]) -> dict[str, int]:
-    """How much there is to do, for the time left."""
-    baselines = sum(not planned.settings.attach for planned in plans)
+def by_baseline(plans: Sequence[KeyPlan]) -> list[list[KeyPlan]]:
+    """Engine keys whose baseline engines differ in nothing stand together: they share one. Attached, none has any."""
+    groups: list[list[KeyPlan]] = []
+    for planned in plans:
+        alike = [group for group in groups if group[0].baseline == planned.baseline and not planned.settings.attach]
+        alike[0].append(planned) if alike else groups.append([planned])
+    return groups
+
+
+def steps_of(groups: Sequence[Sequence[KeyPlan]]) -> dict[str, int]:
+    """How much there is to do, for the time left. ``groups``: as from ``by_baseline``."""
+    plans = [planned for group in groups for planned in group]
+    baseline = bool(plans) and not plans[0].settings.attach
     cells = sum(len(planned.cells) for planned in plans)
-    return {"start": len(plans) + baselines, "baseline": baselines, "cell": cells}
+    starts = len(plans) + (len(groups) if baseline else 0)
+    return {"start": starts, "baseline": len(plans) if baseline else 0, "cell": cells}
 
 
 def report(folder: Path, *, strict: bool, out: Path | None = None) -> int:
@@ -167,14 +179,17 @@ def rejudge(folder: Path, *, out: Path | None = None) -> int:
 
 @dataclass(frozen=True)
 class Live:
-    """A ready engine with what looks at it."""
+    """A ready engine with what looks at it. ``name``: under which it is recorded; the engine's own, but where keys
+    share a baseline engine."""
 
+    name: str
     engine: Engine
     client: EngineClient
     metrics: MetricsWindow
     evidence: EvidenceWindow
     digests: DigestWindow
     services: Services
+    effective: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -238,14 +253,16 @@ class Flow:
         for cell in planned.cells:
             self.record("plan.cell", **planned.event(cell, attempt=self.attempt))
 
-    # one engine key
+    # engine keys
+
+    def engine_keys(self, plans: Sequence[KeyPlan]) -> None:
+        """Runs the baseline engine that they share, then each key's cells; an engine that fails ends one key only."""
+        for planned in plans if self.settings.attach else self._baselines(plans):
+            self.engine_key(planned)
 
     def engine_key(self, planned: KeyPlan) -> None:
-        """Runs the baseline engine, then the cells; an engine that fails ends its own key only."""
         todo = list(planned.cells)
         try:
-            if not self.settings.attach:
-                self._baseline(planned)
             while todo:
                 todo = self._cells(planned, todo)
         except EngineError as error:
@@ -322,11 +339,17 @@ class Flow:
         )
         arms.warm_up(client, warm)
         witness = self._witness(spec, client, engine, config["effective"])
+        return self._looking(spec.name, engine, client, witness, services, config["effective"])
+
+    def _looking(
+        self, name: str, engine: Engine, client: EngineClient, witness: Rpc, services: Services,
+        effective: Mapping[str, object],
+    ) -> Live:  # fmt: skip
         live = Live(
-            engine, client,
-            MetricsWindow(client.metrics, self.record, engine=engine.name),
-            EvidenceWindow(witness, self.record, engine=engine.name),
-            DigestWindow(client.collective_rpc, self.record, engine=engine.name), services,
+            name, engine, client,
+            MetricsWindow(client.metrics, self.record, engine=name),
+            EvidenceWindow(witness, self.record, engine=name),
+            DigestWindow(client.collective_rpc, self.record, engine=name), services, effective,
         )  # fmt: skip
         if self.settings.digests:
             live.digests.start()
@@ -355,13 +378,51 @@ class Flow:
 
     # arms
 
-    def _baseline(self, plan: KeyPlan) -> None:
+    def baseline(self, plan: KeyPlan) -> None:
+        """The baseline arms of one key, on an engine of its own."""
         with self._engine(plan, "baseline") as live:
-            place = {"engine": live.engine.name, "engine_key": plan.key, "attempt": self.attempt}
-            with self.progress.step("baseline", f"replaying on the baseline engine {plan.key}"):
-                self.record("baseline.begin", **place)
+            self._baseline_arms(plan, live)
+
+    def _baselines(self, plans: Sequence[KeyPlan]) -> list[KeyPlan]:
+        """The baseline arms of all keys on one engine, as long as it lives; returns the keys whose arms ended."""
+        todo, ended = list(plans), []
+        while todo:
+            try:
+                with self._engine(todo[0], "baseline") as live:
+                    self._baseline_arms(todo[0], live)
+                    ended.append(todo.pop(0))
+                    while todo:
+                        self._baseline_arms(todo[0], self._lent(live, todo[0]))
+                        ended.append(todo.pop(0))
+            except EngineError as error:
+                self.gave_up(todo.pop(0), error)
+        return ended
+
+    def _lent(self, live: Live, plan: KeyPlan) -> Live:
+        """The engine under a name of this key, to which what it answers from now on belongs."""
+        self.started += 1
+        name = f"{plan.key}.baseline.{self.attempt}.{self.started}"
+        self.record(
+            "engine.start", engine=name, engine_key=plan.key, role="baseline", attempt=self.attempt, argv=[],
+            launcher=f"shared: {live.engine.name}", log=str(live.engine.log_path or ""),
+        )  # fmt: skip
+        self.record("engine.config", engine=name, effective=live.effective)
+        return self._looking(name, live.engine, live.client, live.client.collective_rpc, live.services, live.effective)
+
+    def _baseline_arms(self, plan: KeyPlan, live: Live) -> None:
+        place = {"engine": live.name, "engine_key": plan.key, "attempt": self.attempt}
+        with self.progress.step("baseline", f"replaying on the baseline engine {plan.key}"):
+            self.record("baseline.begin", **place)
+            try:
                 self._arms(plan, live, None, ARMS[:2])
-                self.record("baseline.end", **place)
+            except EngineError as error:
+                if live.name != live.engine.name:  # the engine's own failure stands under its own name
+                    self.record(
+                        "engine.failed", engine=live.name, stage="run", error=type(error).__name__, cause=error.cause,
+                        log_tail=error.log_tail,
+                    )  # fmt: skip
+                raise
+            self.record("baseline.end", **place)
 
     def _cells(self, plan: KeyPlan, cells: Sequence[Cell]) -> list[Cell]:
         """Runs cells on one engine; returns those that are left when one of them brought the engine down."""
@@ -376,7 +437,7 @@ class Flow:
 
     def _cell(self, plan: KeyPlan, live: Live, cell: Cell) -> bool:
         """Replays one cell. False: this engine is of no more use, and what is left needs another one."""
-        place = {"cell": cell.id, "engine": live.engine.name, "attempt": self.attempt}
+        place = {"cell": cell.id, "engine": live.name, "attempt": self.attempt}
         self.record("cell.begin", **place)
         try:
             self._arms(plan, live, cell, ARMS)
@@ -410,7 +471,7 @@ class Flow:
             if arm.startswith("external"):
                 seed = (self.attempt * 1009 + self.started) * 1009 + number
                 arms.between_arms(
-                    live.client, engine=live.engine.name, record=self.record, seed=seed, at_work=live.metrics.at_work,
+                    live.client, engine=live.name, record=self.record, seed=seed, at_work=live.metrics.at_work,
                     **place,
                 )  # fmt: skip
             with ExitStack() as looking:
@@ -419,7 +480,7 @@ class Flow:
                     looking.enter_context(live.evidence.arm(**place))
                 looking.enter_context(live.digests.arm(**place, plant=self._plant(cell, arm)))
                 arms.run_arm(
-                    live.client, engine=live.engine.name, **place, prompts=plan.prompts,
+                    live.client, engine=live.name, **place, prompts=plan.prompts,
                     predictions=plan.served(arm, cell), params=self.adapter.request_params(cell) if cell else None,
                     salt=f"{self.run_id}.{self.attempt}.{cell.id if cell else 'baseline'}", record=self.record,
                     concurrency=plan.concurrency, limit_s=self.settings.request_limit_s,
@@ -433,10 +494,10 @@ class Flow:
 
     def _forget(self, live: Live) -> None:
         """Empties a pool of our own, so that it need not hold more than one cell. Never somebody else's store."""
-        if self.adapter.has_counters and not self.settings.attach:
+        if owns_store(self.adapter) and not self.settings.attach:
             ok, _ = live.client.reset_prefix_cache(external=True)
             if ok is False:
-                self.record("note", text=f"{live.engine.name}: the connector's pool was not emptied after a cell.")
+                self.record("note", text=f"{live.name}: the connector's pool was not emptied after a cell.")
 
     def _say(self, text: str) -> None:
         self.progress.say(text)

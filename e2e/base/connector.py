@@ -159,6 +159,9 @@ class Particular(Protocol):
 
     def timed_params(self, cell: Cell) -> dict[str, object] | None: ...
 
+    #: may the rig empty what it stores? Only where nobody else can have put anything there.
+    owns_store: bool
+
     #: axis -> words of its values, where a connector has values of its own that no grid names
     values: Mapping[str, tuple[str, ...]]
 
@@ -179,6 +182,11 @@ def blind(adapter: Adapter, cell: Cell) -> list[dict[str, str]]:
     """What nobody can see about this connector in this cell: ``[{"fault_class", "why"}]``."""
     ask = getattr(adapter, "blind", None)
     return ask(cell) if ask else []
+
+
+def owns_store(adapter: Adapter) -> bool:
+    """Is what it stores this run's alone, so that it may be emptied after a cell? No, where nobody says so."""
+    return getattr(adapter, "owns_store", False)
 
 
 def own_values(adapter: Adapter) -> Mapping[str, tuple[str, ...]]:

@@ -20,6 +20,7 @@ class Embedded:
     axes = engine_axes | {"storage_format", "overlap", "placement", "load", "release_after_layers"}
     has_counters = True
     plants_faults = True
+    owns_store = True
     longest_prompt = None
     description = "the rig's own connector with Maru's configuration keys (a double of Maru, not Maru)"
 

@@ -56,6 +56,10 @@ class Maru:
         if self.build is LOOK:
             object.__setattr__(self, "build", maru_of(self.python))
 
+    @property
+    def owns_store(self) -> bool:
+        return self.server is None
+
     def missing(self, *, device: str) -> str | None:
         if self.build is None:
             return f"Maru is not installed (the engine's Python finds no module maru_vllm); {_INSTALL}."

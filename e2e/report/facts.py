@@ -96,7 +96,7 @@ def _engines(events: Sequence[Event]) -> list[dict[str, object]]:
             fresh = {"key": data["engine_key"], "role": data["role"], "starts": 0, "start_s": 0.0, "stop_s": 0.0,
                      "failures": 0, "versions": {}}  # fmt: skip
             of[str(data["engine"])] = table.setdefault(name, fresh)
-            table[name]["starts"] += 1
+            table[name]["starts"] += not str(data["launcher"]).startswith("shared")
         entry = of.get(str(data.get("engine")))
         if entry is None:
             continue

@@ -50,7 +50,7 @@ class FaultFlags(Configured, Kept, Digested, Prompted, Launched, Engines, Served
     max_tokens: MaxTokens = 4
 
 
-class GainFlags(Configured, Prompted, Engines, Connected, Cells):
+class GainFlags(Configured, Prompted, Engines, Served, Connected, Cells):
     """``axis``: its name and two values."""
 
     axis: Annotated[

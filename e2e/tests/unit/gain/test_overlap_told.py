@@ -12,7 +12,7 @@ from e2e.replay.paired import timed_cell
 
 def told(*rows):
     events = []
-    live = SimpleNamespace(engine=SimpleNamespace(name="e"), evidence=SimpleNamespace(loads=lambda: list(rows)))
+    live = SimpleNamespace(name="e", evidence=SimpleNamespace(loads=lambda: list(rows)))
     record_overlap(lambda kind, **data: events.append((kind, data)), live, "HND")
     return events
 
