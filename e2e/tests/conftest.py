@@ -1,11 +1,33 @@
 """For all tests: time never fails one, and engines that they start can be interrupted."""
 
+import shutil
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).parents[2]
 
 settings.register_profile("rig", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rig")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it in the background; engines would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel as pip makes it of this tree."""
+    made = tmp_path_factory.mktemp("wheel")
+    source = made / "source"  # a copy, since setuptools builds inside the tree
+    for folder in ("e2e", "maru_e2e", "prompts"):
+        shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, source)
+    build = ["-m", "pip", "--quiet", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(made)]
+    subprocess.run([sys.executable, *build, str(source)], check=True, timeout=120)
+    (found,) = made.glob("*.whl")
+    return found

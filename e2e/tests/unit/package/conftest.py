@@ -1,29 +1,12 @@
-"""The wheel as pip makes it of this tree."""
+"""The wheel unpacked, and what it declares that it needs."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
-from declared import ROOT, linked
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory) -> Path:
-    made = tmp_path_factory.mktemp("wheel")
-    source = made / "source"  # a copy, since setuptools builds inside the tree
-    for folder in ("e2e", "maru_e2e", "prompts"):
-        shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / file, source)
-    build = ["-m", "pip", "--quiet", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(made)]
-    subprocess.run([sys.executable, *build, str(source)], check=True, timeout=120)
-    (found,) = made.glob("*.whl")
-    return found
+from declared import linked
 
 
 @pytest.fixture(scope="session")
