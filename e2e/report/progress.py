@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.progress import Progress as Bar
-from rich.table import Column
 from rich.text import Text
 
 from e2e.base.judgement import CellJudgement
@@ -57,7 +56,7 @@ class Progress:
         self._pace = Pace(steps)
         self._total = sum(steps.get(kind, 0) for kind in COUNTED)
         self._count, self._began_s = 0, clock()
-        self._bar = _bar(self._on, self._left) if self._on.is_terminal else None
+        self._bar = _Bar(self._on, self._left) if self._on.is_terminal else None
         self._task = self._bar.add_task("", total=self._total) if self._bar else None
 
     def __enter__(self) -> Progress:
@@ -77,7 +76,7 @@ class Progress:
     def step(self, kind: str, doing: str) -> Iterator[None]:
         """Around one step; one that raises is not timed."""
         if self._bar:
-            self._bar.update(self._task, description=one_line(doing))
+            self._bar.doing = one_line(doing)
         elif kind not in COUNTED:
             self.say(doing)
         began_s = self._clock()
@@ -130,16 +129,23 @@ def said_if_slow(text: str, *, after_s: float = 1.0) -> Iterator[None]:
         timer.cancel()
 
 
-def _bar(on: Console, left: Callable[[], str]) -> Bar:
-    class Left(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(", ".join(filter(None, (_elapsed(task.elapsed or 0), left()))))
+class _Bar(Bar):
+    """Two lines: how far it is, and what is going on, which has a line to itself since a cell's id is long."""
 
-    doing = TextColumn(
-        "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
-    )
-    cells = TextColumn("cell {task.completed} of {task.total}", table_column=Column(no_wrap=True))
-    return Bar(SpinnerColumn(), BarColumn(12), cells, Left(), doing, console=on, transient=True, expand=True)
+    doing = ""
+
+    def __init__(self, on: Console, left: Callable[[], str]) -> None:
+        class Left(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                return Text(", ".join(filter(None, (_elapsed(task.elapsed or 0), left()))))
+
+        counted = TextColumn("{task.completed} of {task.total}")
+        columns = (SpinnerColumn(), BarColumn(30), counted, Left())
+        super().__init__(*columns, console=on, transient=True, redirect_stdout=False, redirect_stderr=False)
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        yield Text(self.doing, no_wrap=True, overflow="ellipsis", style="dim")
 
 
 def about(seconds: float) -> str:
