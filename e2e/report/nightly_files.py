@@ -100,14 +100,16 @@ def _row(cell: Mapping) -> tuple[str, ...]:
 
 
 def issue(night: Night, reports: Mapping[str, Mapping], changes: Sequence[Change]) -> Document:
-    """Ready to be pasted: the first line is the title. Empty when nothing is corrupt."""
+    """Ready to be pasted: the first line is the title, the same every night, so that what lasts is one issue. Empty
+    when nothing is corrupt."""
     wrong = [(step, cell) for step, rep in reports.items() for cell in rep["cells"] if cell["verdict"] == "corrupt"]
     if not wrong:
         return []
     adapters = sorted({cell["adapter"] for _, cell in wrong})
     known = {change.cell: change.text for change in changes if change.kind == "new corruption"}
     blocks: list[Block] = [
-        Paragraph(f"KV corruption with {', '.join(adapters)}: {_cells(len(wrong))} in the night of {night.name}"),
+        Paragraph(f"KV corruption with {', '.join(adapters)}"),
+        Paragraph(f"{_cells(len(wrong))} in the night of {night.name}."),
         Paragraph("Cached reruns did not reproduce what the engine computes without the connector."),
     ]
     for step, cell in wrong:

@@ -90,7 +90,7 @@ def test_new_corruption_makes_an_issue_that_can_be_pasted(tmp_path):
     assert code == 1
     assert "new corruption: grid-embedded-default/HND-layerwise" in summary
     issue = (tmp_path / "20260102T020000Z" / "issue.md").read_text()
-    assert issue.splitlines()[0] == "KV corruption with embedded: 1 cell in the night of 20260102T020000Z"
+    assert issue.splitlines()[:3] == ["KV corruption with embedded", "", "1 cell in the night of 20260102T020000Z."]
     for part in ("Fast but wrong: a speed-up of 4.00x", "other logprobs", "./scripts/canary --cell HND-layerwise"):
         assert part in issue
     assert "### `NHD-chunkwise`" not in issue
