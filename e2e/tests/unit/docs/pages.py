@@ -61,6 +61,23 @@ class Page:
             if token.type in ("fence", "code_block"):
                 yield token.info.strip(), token.content
 
+    @property
+    def tables(self) -> Iterator[list[tuple[str, ...]]]:
+        """Each as rows of plain text, its head first."""
+        table: list[tuple[str, ...]] = []
+        row: list[str] = []
+        for token in self.tokens:
+            if token.type == "table_open":
+                table = []
+            elif token.type == "tr_open":
+                row = []
+            elif token.type == "inline" and token.level > 3:
+                row.append("".join(child.content for child in token.children or ()))
+            elif token.type == "tr_close":
+                table.append(tuple(row))
+            elif token.type == "table_close":
+                yield table
+
     def _inline(self) -> Iterator[Token]:
         for token in self.tokens:
             yield from token.children or ()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 
 import pytest
-from pages import ROOT, pages
+from helps import FLAG, commands, flags_of, help_of
+from pages import ROOT, Page, pages
 
 from e2e.grid.selection import parse_cell
 
@@ -20,15 +18,7 @@ from e2e.grid.selection import parse_cell
 _AS_COMMAND = {"canary": "run", "nightly": "run"}
 #: Scripts whose options are another program's.
 _FOREIGN = {"test"}
-_FLAG = re.compile(r"--[a-z][a-z0-9-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
-
-
-@cache
-def help_of(command: str) -> str:
-    words = [sys.executable, "-m", "e2e.cli", *command.split(), "--help"]
-    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60, env=environment).stdout
 
 
 def command_lines() -> Iterator[tuple[str, str]]:
@@ -61,11 +51,11 @@ def found(line: str) -> tuple[str, list[str]] | None:
 def wrong(program: str, words: list[str]) -> list[str]:
     """What of it does not exist."""
     words = [word for word in words if word not in ("...", "[options]")]
-    flags = [flag for word in words if (flag := _FLAG.match(word))]
+    flags = [flag for word in words if (flag := FLAG.match(word))]
     if program == "maru-e2e":
         if not words or words[0].startswith("-"):
             text, where = help_of(""), program
-        elif not re.search(rf"^\W*{re.escape(words[0])}\b", help_of(""), re.MULTILINE):
+        elif words[0] not in commands():
             return [f"there is no command {words[0]}"]
         else:
             text, where = help_of(words[0]), f"{program} {words[0]}"
@@ -77,7 +67,7 @@ def wrong(program: str, words: list[str]) -> list[str]:
             return []
         text = help_of(_AS_COMMAND[name]) if name in _AS_COMMAND else _texts(name)
         where = program
-    missing = [f"{where} has no {flag[0]}" for flag in flags if flag[0] not in ("--help", *_FLAG.findall(text))]
+    missing = [f"{where} has no {flag[0]}" for flag in flags if flag[0] not in ("--help", *FLAG.findall(text))]
     return missing + [error for cell in cells(words) if (error := why_no_cell(cell))]
 
 
@@ -138,9 +128,38 @@ def test_named_variables_are_read_somewhere(page):
     assert [name for name in sorted(named) if not re.search(rf"\b{name}\b", sources())] == []
 
 
+def homes() -> dict[str, set[str]]:
+    """Flag -> commands that have it; ``cells`` has those of ``run``."""
+    found: dict[str, set[str]] = {}
+    for command in commands():
+        for name in flags_of(command):
+            found.setdefault(name, set()).add(command)
+    assert {name for name, has in found.items() if "cells" in has} == {n for n, has in found.items() if "run" in has}
+    return {name: has - {"cells"} for name, has in found.items()}
+
+
+def test_every_flag_and_its_variable_has_a_row():
+    """The page is read back: flag, ``--no-`` word, variables, commands."""
+    told = {}
+    for heading, row in table_rows("flag"):
+        names, variables, has, what = (heading.split(", "), row[0].split(", "), set(row[1].split(", ")), row[2])
+        assert variables[0] == "MARU_E2E_" + names[0].removeprefix("--").upper().replace("-", "_")
+        assert what
+        told[names[0]] = has
+        for word in names:
+            assert all(word in help_of(command) for command in has), word
+    assert told == homes()
+
+
+def table_rows(first: str) -> list[tuple[str, tuple[str, ...]]]:
+    page = Page(ROOT / "docs" / "settings.md")
+    return [(row[0], row[1:]) for table in page.tables if table[0][0] == first for row in table[1:]]
+
+
 @cache
 def sources() -> str:
     folders = [(ROOT / name).rglob("*") for name in ("e2e", "scripts", "docker", ".github")]
     files = [ROOT / "compose.yaml", *(path for folder in folders for path in folder if path.suffix != ".md")]
     texts = [path.read_bytes() for path in files if path.is_file() and "tests" not in path.parts]
-    return b"\n".join(texts).decode("utf-8", "replace")
+    variables = [variable for _, row in table_rows("flag") for variable in row[0].split(", ")]
+    return b"\n".join(texts).decode("utf-8", "replace") + " ".join(variables)

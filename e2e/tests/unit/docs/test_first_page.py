@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pages import ROOT, Page, pages
 
+from e2e import cli
 from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS
 from e2e.base.verdict import Verdict
 from e2e.connectors.generic import load_generic
@@ -55,6 +56,22 @@ def test_connectors_shown_as_files_load(name: str, text: str, tmp_path: Path):
     path = tmp_path / "shown.toml"
     path.write_text(text)
     assert load_generic(str(path)).name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (page.name, text)
+        for page in pages()
+        for kind, text in page.blocks
+        if kind == "toml" and "[connector]" not in text
+    ],
+)
+def test_settings_shown_as_files_are_read(name: str, text: str, tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shown.toml").write_text(text)
+    assert cli.execute(["cells", "--config", "shown.toml"]) == EXIT_PASS
+    assert "layerwise" in capsys.readouterr().out
 
 
 def test_both_first_pages_show_the_same_commands():

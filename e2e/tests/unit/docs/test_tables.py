@@ -32,19 +32,7 @@ DOCS = ROOT / "docs"
 
 def rows(page: str, heading: str) -> list[tuple[str, ...]]:
     """The table whose first heading is ``heading``, without its head, in plain text."""
-    tokens, found, row = Page(DOCS / page).tokens, [], []
-    for token in tokens:
-        if token.type == "tr_open":
-            row = []
-        elif token.type == "inline" and token.level > 3:
-            row.append("".join(child.content for child in token.children or ()))
-        elif token.type == "tr_close":
-            found.append(tuple(row))
-        elif token.type == "table_close":
-            if found[0][0] == heading:
-                return found[1:]
-            found = []
-    raise AssertionError(f"{page} has no table that begins with {heading}")
+    return next(table[1:] for table in Page(DOCS / page).tables if table[0][0] == heading)
 
 
 def connectors_of(axis: str) -> tuple[str, ...]:
