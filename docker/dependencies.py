@@ -1,4 +1,7 @@
-"""Prints what the rig depends on: a layer that outlives its source: dependencies.py PYPROJECT [EXTRA]"""
+"""Prints what the rig depends on: a layer that outlives its source: dependencies.py PYPROJECT NAME...
+
+A NAME is an extra, or ``run`` for what every run needs.
+"""
 
 import sys
 from pathlib import Path
@@ -9,4 +12,5 @@ except ModuleNotFoundError:  # Python 3.10
     from pip._vendor import tomli as tomllib
 
 project = tomllib.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["project"]
-print("\n".join(project["optional-dependencies"][sys.argv[2]] if sys.argv[2:] else project["dependencies"]))
+groups = {"run": project["dependencies"], **project["optional-dependencies"]}
+print("\n".join(line for name in sys.argv[2:] for line in groups[name]))
