@@ -16,6 +16,9 @@ _WORD = re.compile(
     )[)"'.,:;!?]{0,3}""",
     re.VERBOSE,
 )
+#: Prose around what is no word: one bracket at either end, what ends a sentence.
+_BRACKETED = re.compile(r"(\(?)([^\s()](?:[^()]*[^\s().,;:])?)(\)?[.,;:]*)")
+_ENDED = re.compile(r"()(\S(?:.*[^\s.,;:])?)([.,;:]*)")
 _ALONE = {"-", "/", "=", "%"}
 #: What begins a list when it begins a line.
 _LIST = re.compile(r"\d+[.)]|[-=+]")
@@ -49,15 +52,9 @@ def inline(text: object, *, begins_line: bool = True) -> str:
 
 def _coded(text: str) -> str:
     """As code, but for the punctuation of prose around it."""
-    end = len(text.rstrip(".,;:")) or len(text)
-    body, rest = text[:end], text[end:]
-    if len(body) > 2 and body[0] == "(" and body[-1] == ")":
-        return f"({code(body[1:-1])}){rest}"
-    if len(body) > 1 and body[0] == "(" and ")" not in body:
-        return f"({code(body[1:])}{rest}"
-    if len(body) > 1 and body[-1] == ")" and body.count(")") > body.count("("):
-        return f"{code(body[:-1])}){rest}"
-    return code(body) + rest
+    found = _BRACKETED.fullmatch(text) or _ENDED.fullmatch(text)
+    before, body, after = found.groups() if found else ("", text, "")
+    return f"{before}{code(body)}{after}"
 
 
 def code(text: object) -> str:
