@@ -107,7 +107,8 @@ def _engines(events: Sequence[Event]) -> list[dict[str, object]]:
         elif event.kind == "engine.failed":
             entry["failures"] += 1
         elif event.kind == "engine.config" and isinstance(data["effective"], Mapping):
-            entry["versions"] = data["effective"].get("versions", {})
+            versions = data["effective"].get("versions")
+            entry["versions"] = versions if isinstance(versions, Mapping) else {}
     return list(table.values())
 
 
@@ -121,15 +122,21 @@ def _times(events: Sequence[Event]) -> dict[tuple[str, object], CellTime]:
             began, zero = _wall(event["wall_time"]), event.t_ns
         name = str(event.data.get("cell"))
         if event.kind == "cell.begin":
-            running[name] = (name, event["attempt"])
-            wall = began and began + timedelta(seconds=(event.t_ns - zero) / 1e9)
-            spans[running[name]] = (wall and wall.isoformat(timespec="seconds"), event.t_ns, event.t_ns)
+            running[name] = (name, event["attempt"] if isinstance(event["attempt"], int) else 0)
+            spans[running[name]] = (_later(began, event.t_ns - zero), event.t_ns, event.t_ns)
         elif name in running:
             wall_text, first, _ = spans[running[name]]
             spans[running[name]] = (wall_text, first, max(first, event.t_ns))
             if event.kind == "cell.end":
                 del running[name]
     return {key: CellTime(wall, round((last - first) / 1e9, 3)) for key, (wall, first, last) in spans.items()}
+
+
+def _later(began: datetime | None, ns: int) -> str | None:
+    try:
+        return began and (began + timedelta(microseconds=ns // 1000)).isoformat(timespec="seconds")
+    except OverflowError:
+        return None
 
 
 def _wall(value: object) -> datetime | None:
