@@ -4,7 +4,8 @@ import subprocess
 import sys
 
 from e2e.settings import world
-from e2e.settings.world import commit, program
+from e2e.settings.settings import Settings
+from e2e.settings.world import commit, program, secrets
 
 
 def git(folder, *words):
@@ -43,3 +44,10 @@ def test_engines_and_services_never_see_the_key(monkeypatch):
     for inherited in (world.environment(), world.engine_environment(sys.executable)):
         assert "sk-secret" not in inherited.values()
         assert inherited["MARU_E2E_MODEL"] == "smollm2"
+
+
+def test_the_working_folder_is_no_secret(monkeypatch):
+    """A report's command to run a cell again begins with it."""
+    for name, value in (("PWD", "/srv/maru-e2e"), ("OLDPWD", "/srv/other"), ("DB_PWD", "/srv/hunter22")):
+        monkeypatch.setenv(name, value)
+    assert {word for word in secrets(Settings()) if word.startswith("/srv/")} == {"/srv/hunter22"}
