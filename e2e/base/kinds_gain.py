@@ -17,14 +17,22 @@ class Pair:
     b: str
 
 
+@dataclass(frozen=True)
+class Names:
+    """What each side is."""
+
+    a: str
+    b: str
+
+
 @kind("gain.plan")
 class GainPlan:
-    """``mode``: one engine, chosen per request, or two connectors on alternating engines. ``names``: {"a", "b"}: what
-    each side is. ``double``: was it the embedded connector."""
+    """``mode``: one engine, chosen per request, or two connectors on alternating engines. ``double``: was it the
+    embedded connector."""
 
     mode: Literal["axis", "specs"]
     axis: str | None
-    names: dict[str, str]
+    names: Names
     pairs: list[Pair]
     concurrency: list[int]
     lengths: list[int]

@@ -24,6 +24,8 @@ from e2e.judge.cells import judge
 #: Fewer pairs than this say nothing.
 FEWEST_PAIRS = 5
 RESAMPLES = 5000
+#: No request waits for so long; a longer time is none.
+LONGEST_S = 1e6
 LEVEL = 0.95
 
 
@@ -83,7 +85,9 @@ def verdict(change: Change, noise: Change) -> str:
 
 def _served(sample: Mapping[str, object]) -> bool:
     """From the external cache, all of it; an engine that counts nothing can't contradict."""
-    return sample["external"] == sample["expected"] and not sample["local"] and all(t > 0 for t in sample["ttft_s"])
+    times = sample["ttft_s"]
+    timed = 0 < len(times) == sample["concurrency"] and all(0 < t < LONGEST_S for t in times)
+    return timed and sample["external"] == sample["expected"] and not sample["local"]
 
 
 def client_ttft(sample: Mapping[str, object]) -> float:
@@ -93,7 +97,7 @@ def client_ttft(sample: Mapping[str, object]) -> float:
 
 def server_ttft(sample: Mapping[str, object]) -> float | None:
     server = sample["server"]
-    whole = server["count"] == sample["concurrency"] and server["sum_s"] > 0
+    whole = server["count"] == sample["concurrency"] and 0 < server["sum_s"] < LONGEST_S
     return server["sum_s"] / server["count"] if whole else None
 
 
@@ -128,7 +132,7 @@ def _overlaps(events: Iterable[Event]) -> tuple[Overlap, ...]:
 
 
 def _launches(data: Mapping[str, object]) -> Launches:
-    counts, requests = data["counts"], int(data["requests"])
+    counts, requests = data["counts"], max(int(data["requests"]), 1)
     placement = counts.get("placement") or {}
     names = {name: count / requests for name, count in (placement.get("launches") or {}).items()}
     device_us = placement.get("device_us")

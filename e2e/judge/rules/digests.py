@@ -21,11 +21,12 @@ Key = tuple[str, str, str, int, int]
 @dataclass(frozen=True)
 class Table:
     """``found``: (role, arm, when, prompt, rank) -> digest. ``foreign``: what came back for a request that was not
-    sent, ``broken``: what can't be read, both as (role, arm, prompt)."""
+    sent, ``broken``: what can't be read, ``twice``: what was told twice, and not alike; as (role, arm, prompt)."""
 
     found: Mapping[Key, Digest]
     foreign: list[tuple[str, str, object]]
     broken: list[tuple[str, str, object]]
+    twice: list[tuple[str, str, object]]
 
     def of(self, role: str, arm: str, when: str, prompt: int) -> dict[int, Digest]:
         """By rank."""
@@ -41,6 +42,7 @@ def check(view: CellView) -> list[Finding]:
         for what, places in (
             ("digests of another request", table.foreign),
             ("digests that can't be read", table.broken),
+            ("digests that contradict each other", table.twice),
         )
         for role, arm, prompt in places
     ]
@@ -73,7 +75,7 @@ def vouch(view: CellView, arm: str, prompt: int) -> bool:
 
 def _table(digests: tuple[Taken, ...]) -> Table:
     found: dict[Key, Digest] = {}
-    foreign, broken = [], []
+    foreign, broken, twice = [], [], []
     for taken in digests:
         place = (taken.role, taken.arm, taken.data["prompt"])
         if not taken.sent:
@@ -86,31 +88,45 @@ def _table(digests: tuple[Taken, ...]) -> Table:
         except (KeyError, TypeError, ValueError):
             broken.append(place)
             continue
-        found[taken.role, taken.arm, digest.when, digest.prompt, digest.rank] = digest
-    return Table(found, foreign, broken)
+        key = (taken.role, taken.arm, digest.when, digest.prompt, digest.rank)
+        if not np.array_equal(digest.values, found.setdefault(key, digest).values):
+            twice.append(place)
+    return Table(found, foreign, broken, twice)
 
 
 def _missing(view: CellView, table: Table, prompt: int) -> Iterator[Finding]:
+    """Of every rank that told anything: its layers, and for a rerun all whole blocks that were to be served, but for
+    the last token, which vLLM computes in any case."""
     wanted = [(CONNECTOR, "cold", "computed")]
     wanted += [(CONNECTOR, arm, "read") for arm in EXTERNAL_ARMS if _served(view, arm, prompt)]
     if view.baseline is not None:
         wanted.append((BASELINE, "cold", "computed"))
+    tables = {(role, arm): table.of(role, arm, when, prompt) for role, arm, when in wanted}
+    ranks = set().union(*tables.values()) or {0}
     for role, arm, when in wanted:
-        found = table.of(role, arm, when, prompt)
+        found = tables[role, arm]
         layers = sorted({layer for digest in found.values() for layer in digest.missing_layers})
-        if not found or layers:
-            what = f"{when} KV of layers {layers}" if layers else f"{when} KV"
+        tokens = _served(view, arm, prompt) if role == CONNECTOR else 0
+        lacking = [f"layers {layers}"] if layers else []
+        lacking += [f"rank {rank}" for rank in sorted(ranks - found.keys())] if found else ["all"]
+        lacking += [
+            f"tokens from {digest.tokens} on"
+            for digest in found.values()
+            if digest.values.shape[3] < (tokens - 1) // digest.block_size
+        ]
+        if lacking:
+            what = f"{when} KV" if lacking == ["all"] else f"{when} KV of {', '.join(dict.fromkeys(lacking))}"
             yield Finding(RULE, Reason.DIGEST_MISSING, {"engine": role, "arm": arm, "prompt": prompt, "what": what})
 
 
-def _served(view: CellView, arm: str, prompt: int) -> bool:
-    """Was a whole block of this prompt to be served, and did the arm answer?"""
+def _served(view: CellView, arm: str, prompt: int) -> int:
+    """Tokens of this prompt that were to be served, if they are a whole block and the arm answered; else 0."""
     found = view.connector.arms.get(arm)
     if found is None or prompt not in found.answers:
-        return False
+        return 0
     expected = found.expected.get(prompt)
-    block = int(view.plan.expect.get("block_size") or 1)
-    return expected is not None and expected.local + expected.external >= block
+    served = 0 if expected is None else expected.local + expected.external
+    return served if served >= int(view.plan.expect.get("block_size") or 1) else 0
 
 
 def _first_answer(view: CellView, table: Table, prompt: int) -> Iterator[Finding]:

@@ -15,9 +15,10 @@ from e2e.base.verdict import Verdict
 from e2e.judge import judge
 from e2e.judge.gain import judge_gain
 from e2e.recording.journal import read
-from e2e.report import console, gain, scoreboard
+from e2e.report import console, gain, markdown, scoreboard
 from e2e.report.facts import facts
 from e2e.report.files import RENDERERS
+from e2e.report.report_json import plain
 
 Place = tuple[str | int, ...]
 
@@ -83,8 +84,8 @@ def render(events: Sequence[Event], judgement: Judgement, folder: Path) -> None:
         scoreboard.show(judgement, on=screen, directory=folder)
     compared = judge_gain(events)
     if compared is not None:
-        json.dumps(gain.as_json(compared, events), allow_nan=False)
-        gain.markdown(compared, events).encode()
+        json.dumps(plain(gain.as_json(compared, events)), allow_nan=False)
+        markdown.render(gain.document(compared, events)).encode()
 
 
 def verdicts(judgement: Judgement) -> dict[str, Verdict]:

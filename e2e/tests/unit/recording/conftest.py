@@ -1,0 +1,6 @@
+"""The judge's synthetic recordings are spoiled here, too."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "judge"))
