@@ -64,7 +64,7 @@ def test_connectors_shown_as_files_load(name: str, text: str, tmp_path: Path):
         (page.name, text)
         for page in pages()
         for kind, text in page.blocks
-        if kind == "toml" and "[connector]" not in text
+        if kind == "toml" and "[connector]" not in text and "[project" not in text
     ],
 )
 def test_settings_shown_as_files_are_read(name: str, text: str, tmp_path: Path, monkeypatch, capsys):
