@@ -262,7 +262,7 @@ class AxisGain(_Gain):
             try:
                 self._engine_key(planned, mine)
             except EngineError as error:
-                self.flow.gave_up(planned, error)
+                self.flow.gave_up(planned.key, planned.cells, error)
 
     def _engine_key(self, planned: KeyPlan, pairs: Sequence[tuple[str, Mapping[str, Cell]]]) -> None:
         self.flow.baseline(planned)
@@ -339,8 +339,7 @@ class SpecGain(_Gain):
             try:
                 self._cell(name, plans)
             except EngineError as error:
-                for side, planned in plans.items():
-                    self.flows[side].gave_up(planned, error)
+                self.flow.gave_up(name, [cell for planned in plans.values() for cell in planned.cells], error)
 
     def _cell(self, branch: str, planned: Mapping[str, KeyPlan]) -> None:
         for side, flow in self.flows.items():

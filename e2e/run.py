@@ -266,11 +266,12 @@ class Flow:
             while todo:
                 todo = self._cells(planned, todo)
         except EngineError as error:
-            self.gave_up(planned, error)
+            self.gave_up(planned.key, planned.cells, error)
 
-    def gave_up(self, planned: KeyPlan, error: EngineError) -> None:
-        self._say(f"{planned.key}: {error}")
-        self._judge(cell for cell in planned.cells if not self.standing.knows(cell.id))
+    def gave_up(self, what: str, cells: Iterable[Cell], error: EngineError) -> None:
+        """Judges those of its cells that were not."""
+        self._say(f"{what}: {error}")
+        self._judge(cell for cell in cells if not self.standing.knows(cell.id))
 
     def _judge(self, cells: Iterable[Cell]) -> None:
         for cell in cells:

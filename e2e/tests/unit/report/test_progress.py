@@ -1,12 +1,13 @@
 """What is said while a run goes on."""
 
 import io
+import time
 
 import pytest
 from synthetic_recording import Recording
 
 from e2e.judge.cells import judge
-from e2e.report.progress import Pace, Progress, about
+from e2e.report.progress import Pace, Progress, about, said_if_slow
 
 LONG = "HND-chunkwise-overlap_on-kernel-release_after_layers_4-chunk_tokens_256-fault_equal_length_prompt"
 
@@ -127,3 +128,10 @@ def test_time_left_needs_one_of_each_kind_and_follows_what_is_left():
 )
 def test_a_time_is_told_as_roughly_as_it_is_known(seconds, text):
     assert about(seconds) == text
+
+
+@pytest.mark.parametrize(("takes_s", "said"), [(0.0, ""), (0.6, "asking http://127.0.0.1:8000 ...\n")])
+def test_a_long_wait_is_said_and_a_short_one_is_not(capsys, takes_s, said):
+    with said_if_slow("asking http://127.0.0.1:8000 ...", after_s=0.2):
+        time.sleep(takes_s)
+    assert capsys.readouterr().err == said
