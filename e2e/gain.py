@@ -19,6 +19,7 @@ from e2e.base.connector import Adapter, missing, timed_params
 from e2e.base.errors import EngineError, SettingsError, UsageError
 from e2e.base.event import ARMS, Record
 from e2e.connectors.table import load
+from e2e.flow import Flow, Live, Name
 from e2e.grid.axes import axis as axis_of
 from e2e.grid.cells import Grid, by_engine, expand
 from e2e.material import Material, material
@@ -30,7 +31,7 @@ from e2e.replay.prompts import Prompt, build_prompts
 from e2e.report import gain as report_gain
 from e2e.report.files import write_reports
 from e2e.report.progress import Progress
-from e2e.run import Flow, Live, Name, clean_up, plan_of
+from e2e.run import clean_up, plan_of
 from e2e.settings.settings import RECORDING, Settings
 from e2e.settings.world import engine_python, secrets, state_dir
 from e2e.stack.ledger import Ledger

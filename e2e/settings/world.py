@@ -85,3 +85,9 @@ def commit(root: Path = _ROOT) -> str | None:
 def models_elsewhere() -> bool:
     """Do engines fetch models from ModelScope instead of the Hugging Face hub? By vLLM's own variable."""
     return os.environ.get("VLLM_USE_MODELSCOPE", "").lower() in ("1", "true")
+
+
+def shared_memory() -> Path:
+    """Where pools lie: shared memory where there is any, as CXL memory would be mapped; else a temporary folder."""
+    shared = Path("/dev/shm")
+    return shared if shared.is_dir() else state_dir()
