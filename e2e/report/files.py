@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,11 +28,14 @@ def write_reports(events: Sequence[Event], judgement: Judgement, *, directory: P
         put(directory / name, render(of_run, judgement))
 
 
-def put(path: Path, text: str) -> None:
+def put(path: Path, text: str, *, cure: str = "choose another folder by --out") -> None:
+    """``path`` then holds all of ``text``, or what it held before. UsageError with the ``cure`` where it can't."""
     fresh = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh.write_text(text, encoding="utf-8")
         os.replace(fresh, path)
     except OSError as error:
-        raise UsageError(f"can't write {path} ({error.strerror}); choose another folder by --out") from error
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise UsageError(f"can't write {path} ({error.strerror}); {cure}.") from error

@@ -28,8 +28,9 @@ DOUBLE = (
 def write(found: GainJudgement, events: Sequence[Event], folder: Path) -> None:
     """gain.json and gain.md in ``folder``; the latter on the terminal, too. UsageError when it can't be written."""
     shown = document(found, events)
-    put(folder / "gain.json", json.dumps(plain(as_json(found, events)), indent=1) + "\n")
-    put(folder / "gain.md", markdown.render(shown))
+    cure = "make room for it in the folder of the comparison"
+    put(folder / "gain.json", json.dumps(plain(as_json(found, events)), indent=1) + "\n", cure=cure)
+    put(folder / "gain.md", markdown.render(shown), cure=cure)
     terminal.show(shown, on=terminal.console(sys.stdout))
 
 

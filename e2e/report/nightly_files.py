@@ -31,12 +31,18 @@ def close_night(folder: Path, *, history: Path | None = None) -> tuple[int, str]
     changes = compare(night, earlier)
     code = gate(night, changes)
     text = markdown.render(summary(night, reports, changes, earlier, code))
-    put(folder / "summary.md", text)
-    put(folder / "night.json", json.dumps({**as_json(night), "code": code, "good": code == EXIT_PASS}, indent=1) + "\n")
+    _put(folder / "summary.md", text)
+    _put(
+        folder / "night.json", json.dumps({**as_json(night), "code": code, "good": code == EXIT_PASS}, indent=1) + "\n"
+    )
     if told := issue(night, reports, changes):
-        put(folder / "issue.md", markdown.render(told))
-    put(folder / "junit.xml", _junit(folder, night, changes))
+        _put(folder / "issue.md", markdown.render(told))
+    _put(folder / "junit.xml", _junit(folder, night, changes))
     return code, text
+
+
+def _put(path: Path, text: str) -> None:
+    put(path, text, cure="make room for it in the night's folder")
 
 
 def word(code: int) -> str:
