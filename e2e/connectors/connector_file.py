@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
@@ -37,7 +38,16 @@ def _usable(value: object) -> object:
     return value
 
 
+def _regular(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError("no regular expression") from error
+    return pattern
+
+
 Word = Annotated[str, AfterValidator(_usable)]
+Pattern = Annotated[str, AfterValidator(_regular)]
 Env = dict[Annotated[str, Field(pattern=r"^[^=]+$")], Word]
 Table = dict[str, Any]
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -93,8 +103,8 @@ class ServerTable(_Strict):
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
     command: list[Word] = []
     address: str | None = Field(default=None, pattern=r"^[^\s:/]+:\d+$")
-    ready: str | None = None
-    useless: str | None = None
+    ready: Pattern | None = None
+    useless: Pattern | None = None
     probe: Literal["maru", "tcp"] | None = None
     need: int = Field(default=0, ge=0)
     dax_folder: str | None = None

@@ -62,7 +62,10 @@ def expand(
     Raises SettingsError when a --cell names an axis that the connector doesn't have.
     """
     _refuse_foreign(selection, adapter)
-    selection = selection.along(own_values(adapter))
+    try:
+        selection = selection.along(own_values(adapter))
+    except SettingsError as error:
+        raise SettingsError(f"connector {adapter.name}: {error}") from None
     fixed = {axis: value for axis, value in (fixed or {}).items() if axis in adapter.axes}
     defaults = {**{name: axis.default for name, axis in AXES.items()}, **(defaults or {}), **fixed}
     asked = {name for values in selection.grid for name in values}

@@ -6,6 +6,8 @@ from row import Row
 
 TABLE = '[connector]\nname = "mine"\nclass = "Mine"\nmodule_path = "mine"\n'
 
+SERVER = TABLE + '[[connector.servers]]\nname = "store"\n'
+
 
 def given(**files: str):
     """``mine__toml``: the text of mine.toml."""
@@ -91,6 +93,35 @@ ROWS = (
     file("a number in env", TABLE + "[connector.env]\nDEBUG = 1", 'env.DEBUG must be a text, such as "1"'),
     file("a variable with =", TABLE + '[connector.env]\n"A=B" = "1"', 'under a name without "="'),
     file("a zero byte in env", TABLE + '[connector.env]\nA = "\\u0000"', "env.A must be a text"),
+    file(
+        "server whose ready line is no pattern", SERVER + 'ready = "["', "servers[0].ready must be a regular expression"
+    ),
+    file(
+        "server without command and address", SERVER, "takes a command that starts it, or the address of one that runs"
+    ),
+    file("server without a name", TABLE + "[[connector.servers]]", "connector.servers[0].name is missing"),
+    file("server's key misspelt", SERVER + 'comand = ["x"]', "servers[0].comand is unknown; did you mean command?"),
+    file("server's place without a port", SERVER + 'address = "localhost"', "servers[0].address must be host:port"),
+    file("one server, not a list", TABLE + '[connector.servers]\nname = "x"', "servers must be a list of tables"),
+    file("witness that nobody knows", TABLE + '[connector.witness]\nname = "x"', "connector.witness.name must be maru"),
+    file("refusal without a reason", TABLE + "[[connector.refuses]]\nmultiple_of = 2", "refuses[0].why is missing"),
+    file("chunks without their axis", TABLE + 'granularity = "chunk_tokens"', "give connector.axes.chunk_tokens too"),
+    file("axis without a value", TABLE + "[connector.axes]\nvariant = []", "axes.variant has no value"),
+    file(
+        "value that the axis lacks",
+        TABLE + "[connector.when.variant.new]",
+        "connector.axes.variant does not hold 'new'",
+    ),
+    file(
+        "role that vLLM lacks", TABLE + 'kv_role = "both"', 'kv_role must be "kv_both", "kv_producer" or "kv_consumer"'
+    ),
+    Row(
+        "connector file: a value that the rig's axis lacks",
+        ("cells", "--connector", "c.toml"),
+        2,
+        ("connector mine: axis overlap: 'maybe' is unknown; use off or on",),
+        given(c__toml=TABLE + '[connector.axes]\noverlap = ["maybe"]'),
+    ),
     Row(
         "connector file that is not there",
         ("cells", "--connector", "c.toml"),
