@@ -300,14 +300,22 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 def main() -> NoReturn:
     """The console script. SIGTERM and SIGHUP end a run like ^C, so that engines are stopped. ^C does also where a shell
-    started the rig in the background and had it ignored, which engines would inherit; nohup is heeded."""
+    started the rig in the background and had it ignored, which engines would inherit; nohup is heeded. Once there is an
+    exit code no signal changes it."""
     forgive()
     heeded = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         heeded.append(signal.SIGHUP)
     for number in heeded:
         signal.signal(number, _stop)
-    raise SystemExit(execute(sys.argv[1:]))
+    try:
+        code = execute(sys.argv[1:])
+    except Stopped as second:  # while the first was told
+        first = second.__context__
+        code = (first if isinstance(first, Stopped) else second).exit_code
+    for number in heeded:
+        signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(code)
 
 
 if __name__ == "__main__":

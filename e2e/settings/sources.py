@@ -21,8 +21,8 @@ from e2e.settings import words
 from e2e.settings.flags import PREFIX, Flags
 
 Read = TypeVar("Read", bound=Flags)
-#: Variables of the rig that are no flags: what it tells its engines and its own checks.
-OWN_VARIABLES = ("MARU_E2E_RUN", "MARU_E2E_ENGINE", "MARU_E2E_CHECK")
+#: Variables of the rig that are no flags: what it tells its engines, its checks and its tests.
+OWN_VARIABLES = ("MARU_E2E_RUN", "MARU_E2E_ENGINE", "MARU_E2E_CHECK", "MARU_E2E_TEST_SETUP")
 
 SEE_HELP = "see --help of the command."
 

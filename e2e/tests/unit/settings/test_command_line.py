@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -173,22 +174,22 @@ def test_help_names_every_command(capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "shown"),
+    ("command", "flag", "shown"),
     [
-        ("run", "--max-tokens N Tokens to generate per request. [default: 8]"),
-        ("run", "--prompts N How many prompt lengths to solve. [default: 3]"),
-        ("run", "--digests --no-digests Hash KV in the engine. [default: on]"),
-        ("run", "--out DIR Folder of the run. [default: results/<UTC time>]"),
-        ("faults", "--max-tokens N Tokens to generate per request. [default: 4]"),
-        ("faults", "--prompts N How many prompt lengths to solve. [default: 2]"),
-        ("placement", "--out DIR Folder for the results. [default: results/placement]"),
-        ("gain", "--repeats N Pairs per length, concurrency and round. [default: 10]"),
+        ("run", "--max-tokens", "Tokens to generate per request. [default: 8]"),
+        ("run", "--prompts", "How many prompt lengths to solve. [default: 3]"),
+        ("run", "--digests --no-digests", "Hash KV in the engine. [default: on]"),
+        ("run", "--out", "Folder of the run. [default: results/<UTC time>]"),
+        ("faults", "--max-tokens", "Tokens to generate per request. [default: 4]"),
+        ("faults", "--prompts", "How many prompt lengths to solve. [default: 2]"),
+        ("placement", "--out", "Folder for the results. [default: results/placement]"),
+        ("gain", "--repeats", "Pairs per length, concurrency and round. [default: 10]"),
     ],
 )
-def test_help_shows_the_defaults_that_hold(capsys, command, shown):
+def test_help_shows_the_defaults_that_hold(capsys, command, flag, shown):
     assert cli.execute([command, "--help"]) == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert shown in text
+    assert re.search(rf"{flag} (?:[A-Z]+ )?{re.escape(shown)}", text)
 
 
 def test_version(capsys):
@@ -264,6 +265,34 @@ def test_signals_end_a_run_with_its_teardown(tmp_path, number, shell):
     assert out == "torn down\n"
     assert err.startswith("maru-e2e: stopped by a signal")
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(("first", "code"), [("Stopped(15)", 143), ("corrupt", 1)])
+def test_a_second_signal_changes_no_exit_code(tmp_path, first, code):
+    """It comes while the first is told; ``corrupt``: a corrupt cell had been judged on the way out."""
+    script = """
+import os, signal, sys
+from types import ModuleType
+from e2e import cli
+from e2e.base.errors import Stopped
+corrupt = Stopped(15)
+corrupt.exit_code = 1
+module = ModuleType("e2e.run")
+def run(settings):
+    raise FIRST
+def tell(code, call):
+    os.kill(os.getpid(), signal.SIGINT)
+    return code
+cli._say_stopped = tell
+module.run = run
+sys.modules["e2e.run"] = module
+sys.argv = ["maru-e2e", "run", "--device", "cpu", "--out", "o"]
+cli.main()
+""".replace("FIRST", first)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (code, "")
 
 
 def test_nohup_is_heeded(tmp_path):
