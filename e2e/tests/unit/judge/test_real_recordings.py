@@ -5,11 +5,13 @@ What was left out of them is said in the README beside them.
 
 from __future__ import annotations
 
+import shutil
 from itertools import product
 from pathlib import Path
 
 import pytest
 
+from e2e import cli
 from e2e.base.event import Event
 from e2e.base.gain import WITHIN
 from e2e.base.verdict import Reason, Verdict
@@ -64,3 +66,12 @@ def test_launches_on_a_gpu_are_tied_to_the_placement(layout):
     placed = {(each.branch.rpartition("_")[2], each.side): each.placement for each in found}
     assert placed == {("off", "a"): 32, ("off", "b"): 1, ("on", "a"): 90, ("on", "b"): 30}
     assert all(each.device_us > 0 for each in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "code"), [("defect", ["judge"], 1), ("gain-hnd", ["gain", "--judge"], 0)], ids=["judge", "gain"]
+)
+def test_a_packed_recording_is_judged_where_it_lies(tmp_path, name, words, code):
+    shutil.copy(FOLDER / f"{name}.jsonl.gz", tmp_path / "recording.jsonl.gz")
+    assert cli.execute([*words, str(tmp_path)]) == code
+    assert not (tmp_path / "recording.jsonl").exists()
