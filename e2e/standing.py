@@ -11,8 +11,8 @@ from pathlib import Path
 
 from e2e.base.errors import EXIT_CORRUPT, Stopped, UsageError
 from e2e.base.event import Event, Record
-from e2e.base.judgement import CellJudgement, Judgement
-from e2e.judge.cells import judge
+from e2e.base.judgement import CellJudgement
+from e2e.judge.cells import judge, judge_cell
 from e2e.report.files import write_reports
 
 #: Reports are written anew after a cell as long as that takes no more than this share of the run's time.
@@ -38,19 +38,17 @@ class Standing:
 
     def judged(self, cell: str) -> CellJudgement:
         """The verdict of a cell that has just ended, however; its report is written if that is cheap."""
-        self._known.pop(cell, None)
-        now = judge(self._events, strict=self._strict, known=self._known)
-        self._known[cell] = next(each for each in now.cells if each.id == cell)
-        since_s = time.monotonic() - self._written_s
-        if self._cost_s <= REPORT_SHARE * since_s:
-            self._write(now)
+        self._known[cell] = judge_cell(self._events, cell, strict=self._strict)
+        if self._cost_s <= REPORT_SHARE * (time.monotonic() - self._written_s):
+            self._write()
         return self._known[cell]
 
-    def _write(self, judgement: Judgement) -> None:
+    def _write(self) -> None:
         """What can't be written now is said at the end."""
         began_s = time.monotonic()
+        now = judge(self._events, strict=self._strict, known=self._known)
         with contextlib.suppress(UsageError):
-            write_reports(self._events, judgement, directory=self._directory)
+            write_reports(self._events, now, directory=self._directory)
         self._written_s = time.monotonic()
         self._cost_s = self._written_s - began_s
 

@@ -26,6 +26,11 @@ def judge(
     return Judgement(tuple(known.get(cell) or _cell(index, cell, strict) for cell in index.cells))
 
 
+def judge_cell(events: Iterable[Event], cell: str, *, strict: bool = False) -> CellJudgement:
+    """The verdict of one cell, as ``judge`` has it."""
+    return _cell(Index(events), cell, strict)
+
+
 def _cell(index: Index, cell: Hashable, strict: bool) -> CellJudgement:
     attempt = index.attempt_of(cell)
     data = index.plans.get((cell, attempt))

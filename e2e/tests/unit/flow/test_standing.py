@@ -10,7 +10,7 @@ from synthetic_recording import CELL, Recording
 from e2e import gain, standing
 from e2e.base.errors import RigError, Stopped
 from e2e.base.verdict import Verdict
-from e2e.judge.cells import judge
+from e2e.judge.cells import judge, judge_cell
 from e2e.recording.journal import Journal, read
 from e2e.run import report
 from e2e.standing import Standing, judged_on_the_way_out
@@ -113,6 +113,7 @@ def test_verdicts_that_are_known_are_taken_over_and_the_whole_is_the_same(tmp_pa
     events = Recording().build()
     (first,) = judge(events).cells
     assert judge(events, known={CELL: first}).cells[0] is first
+    assert judge_cell(events, CELL) == first
     with Journal(tmp_path / "recording.jsonl") as journal:
         for event in events:
             journal.record(event.kind, **event.data)
