@@ -270,7 +270,8 @@ class Flow:
                         self._baseline_arms(todo[0], self._lent(live, todo[0]))
                         ended.append(todo.pop(0))
             except EngineError as error:
-                self.gave_up(todo.pop(0), error)
+                failed = todo.pop(0)
+                self.gave_up(failed.key, failed.cells, error)
         return ended
 
     def _lent(self, live: Live, plan: KeyPlan) -> Live:
