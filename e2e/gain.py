@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from e2e.base.cell import Cell
-from e2e.base.connector import Adapter, missing, timed_params
+from e2e.base.connector import Adapter, timed_params
 from e2e.base.errors import EngineError, SettingsError, UsageError
 from e2e.base.event import ARMS, Record
 from e2e.connectors.table import load
@@ -31,7 +31,7 @@ from e2e.replay.prompts import Prompt, build_prompts
 from e2e.report import gain as report_gain
 from e2e.report.files import write_reports
 from e2e.report.progress import Progress
-from e2e.run import clean_up, plan_of
+from e2e.run import clean_up, plan_of, require_usable
 from e2e.settings.settings import RECORDING, Settings
 from e2e.settings.world import engine_python, secrets, state_dir
 from e2e.stack.ledger import Ledger
@@ -81,10 +81,12 @@ def gain(settings: Settings, wanted: Wanted) -> int:
     clean_up()
     python = engine_python(settings.engine_python)
     sides = {"a": wanted.specs[0], "b": wanted.specs[-1]} if wanted.specs else {"a": settings.connector}
-    adapters = {side: load(name, pool_bytes=settings.pool_bytes, python=python) for side, name in sides.items()}
+    adapters = {
+        side: load(name, pool_bytes=settings.pool_bytes, server=settings.connector_server, python=python)
+        for side, name in sides.items()
+    }
     for adapter in adapters.values():
-        if why := missing(adapter, device=settings.device):
-            raise SettingsError(f"connector {adapter.name}: {why}")
+        require_usable(adapter, settings)
     made_of = material(settings, python=python)
     if made_of.encode is None:
         raise SettingsError(f"gain tells tokens itself: model {settings.model} must be a folder with a tokenizer.json.")

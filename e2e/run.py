@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.base.cell import Cell
-from e2e.base.connector import Adapter, missing
+from e2e.base.connector import Adapter, missing, unfit
 from e2e.base.errors import SettingsError, UsageError
 from e2e.connectors.installed import installed
 from e2e.connectors.table import ADAPTERS, load
@@ -80,8 +80,8 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
     adapter = load(
         settings.connector, pool_bytes=settings.pool_bytes, server=settings.connector_server, python=python
     )  # fmt: skip
-    if why := None if settings.attach else missing(adapter, device=settings.device):
-        raise SettingsError(f"connector {adapter.name}: {why}")
+    if not settings.attach:
+        require_usable(adapter, settings)
     found = attached(settings)
     fixed = {name: found.info[name] for name in ("layout", "block_size") if name in found.info} if found else {}
     grid = expand(
@@ -95,6 +95,14 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
         packed = settings.device == "cpu" or packed_kv(installed(python).vllm_version)
         grid = with_faults(grid, plan_of("", grid.cells[:1], settings, adapter, made_of), packed=packed)
     return made_of, adapter, grid
+
+
+def require_usable(adapter: Adapter, settings: Settings) -> None:
+    """Raises SettingsError for a connector that can't run here, or not with this attention backend."""
+    attention = settings.attention
+    why = missing(adapter, device=settings.device) or unfit(adapter, device=settings.device, attention=attention)
+    if why:
+        raise SettingsError(f"connector {adapter.name}: {why}")
 
 
 def attached(settings: Settings) -> Attached | None:

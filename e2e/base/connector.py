@@ -153,6 +153,8 @@ class Particular(Protocol):
 
     def missing(self, *, device: str) -> str | None: ...
 
+    def unfit(self, *, device: str, attention: str | None) -> str | None: ...
+
     def refuses(self, cell: Cell, tokens: int) -> str | None: ...
 
     def blind(self, cell: Cell) -> list[dict[str, str]]: ...
@@ -170,6 +172,13 @@ def missing(adapter: Adapter, *, device: str) -> str | None:
     """Why this connector can't run on this machine at all, with the cure, as one sentence. ``device``: cpu or cuda."""
     ask = getattr(adapter, "missing", None)
     return ask(device=device) if ask else None
+
+
+def unfit(adapter: Adapter, *, device: str, attention: str | None) -> str | None:
+    """Why this connector can't read what this attention backend keeps, with the cure, as one sentence. ``attention``:
+    as in --attention, None where vLLM chooses."""
+    ask = getattr(adapter, "unfit", None)
+    return ask(device=device, attention=attention) if ask else None
 
 
 def refuses(adapter: Adapter, cell: Cell, tokens: int) -> str | None:

@@ -26,6 +26,7 @@ FORMER = {
 RESOURCE_MANAGER, SERVER = "maru-resource-manager", "maru-server"
 _LOGGING = Path(__file__).with_name("maru_logging.json")
 _ASYNC_SINCE = (0, 16)
+_VIEW_MOVED, _VIEW_OF_TRITON = (0, 23), (0, 26)
 _INSTALL = (
     "give it as MARU_REQUIREMENT (a pip requirement or a wheel) and run scripts/maru, or use an image that has it"
 )
@@ -76,11 +77,33 @@ class Maru:
     def _program(self, name: str) -> str:
         return program(name, python=self.python) or name
 
+    def unfit(self, *, device: str, attention: str | None) -> str | None:
+        """July takes a view by the class of the attention's metadata: Triton's, right from vLLM 0.26 on, or else one
+        that vLLM 0.23 moved (docs/maru.md#versions). The rig's CPU backend passes for Triton's."""
+        vllm = installed(self.python).vllm_version
+        if vllm is None or not (self.build and self.build.july):
+            return None
+        if vllm >= _VIEW_OF_TRITON:
+            if attention in ("TRITON_ATTN", "strided"):
+                return None
+            cure = "--attention TRITON_ATTN" if device == "cuda" else "the default of --attention"
+            return (
+                f"this Maru misreads this attention backend's cache from vLLM 0.26 on; use {cure}, or a newer Maru."
+            )
+        if vllm >= _VIEW_MOVED or attention == "TRITON_ATTN":
+            return (
+                f"this Maru loads nothing useful here on vLLM {vllm[0]}.{vllm[1]}; take 0.26 or newer, or a newer Maru."
+            )
+        return None
+
     def check(self, cell: Cell) -> str | None:
+        vllm = installed(self.python).vllm_version
+        if self.build and self.build.july and vllm and vllm < _VIEW_MOVED and cell.get("layout") == "HND":
+            return "this Maru loads nothing with HND on vLLM up to 0.22: it writes into a copy; use layout=NHD."
         overlap, layerwise = cell.get("overlap") == "on", cell.get("storage_format") == "layerwise"
         if self.build and self.build.overlap_kernel and overlap and layerwise:
             return "this Maru turns overlap off for layerwise objects; use storage_format=chunkwise."
-        if cell.get("load") == "async" and (vllm := installed(self.python).vllm_version) and vllm < _ASYNC_SINCE:
+        if cell.get("load") == "async" and vllm and vllm < _ASYNC_SINCE:
             return f"Maru refuses maru_async_load on vLLM {vllm[0]}.{vllm[1]}: it needs 0.16 or newer."
         return None
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from e2e.base.errors import EngineCrashed, EngineError
 from e2e.base.event import Record
-from e2e.stack.root_cause import root_cause, stall
+from e2e.stack.root_cause import errors_before, root_cause, stall
 from e2e.stack.spec import SERVED_MODEL, EngineSpec
 from e2e.stack.waits import wait
 
@@ -69,7 +69,12 @@ class LoggedEngine:
         return error
 
     def cause(self) -> str:
-        return root_cause(self._log_text())
+        log = self._log_text()
+        cause = root_cause(log)
+        before = errors_before(log, cause)
+        if before and cause:
+            return f"{cause} (before it: {before[0]})"
+        return cause or next(iter(before), "")
 
     def stall(self) -> str:
         return stall(self._log_text())

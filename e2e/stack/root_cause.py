@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 _PROCESS = re.compile(r"^\((?P<name>[A-Za-z]\w*)[^)]*?pid=\d+\) ?")
 _STAMP = re.compile(
-    r"^(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-(?P<day>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:\.\d+)? "
+    r"^(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-(?P<day>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:\.\d+)? "
     r"\[[^\]]*\] ?"
 )
+#: Of a logger that is not vLLM's.
+_OTHERS_ERROR = re.compile(r"^\[?\d{4}-\d\d-\d\d[^\]]*\]? .*\b(?:ERROR|CRITICAL)\b")
 _TRACEBACK = "Traceback (most recent call last):"
 _LINKS = ("The above exception was the direct cause", "During handling of the above exception")
 _EXCEPTION = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?::\s*(?P<text>.*))?$")
@@ -51,11 +53,13 @@ _FULL = 90.0
 
 @dataclass(frozen=True)
 class _Line:
-    """``process``: "" for the API server before it names itself. ``second``: of the month, None without a stamp."""
+    """``process``: "" for the API server before it names itself. ``second``: of the month, None without a stamp.
+    ``error``: logged as one."""
 
     process: str
     text: str
     second: int | None
+    error: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,29 @@ def root_cause(log: str) -> str:
         if found := _REPORTED.search(line.text):
             return found["text"]
     return next((line.text.strip() for line in lines if _BARE.match(line.text.strip())), "")
+
+
+def errors_before(log: str, cause: str) -> list[str]:
+    """What was logged as an error before ``cause`` was, outside tracebacks and their headings: often the connector's
+    own words. Distinct lines, the first three."""
+    found: dict[str, None] = {}
+    inside: dict[str, bool] = {}
+    last: dict[str, str] = {}
+    for line in map(_split, log.splitlines()):
+        text = line.text.strip()
+        if cause and text and cause.startswith(text):
+            break
+        if text == _TRACEBACK or text.startswith(_LINKS):
+            found.pop(last.pop(line.process, ""), None)  # it was a heading
+            inside[line.process] = True
+        elif inside.get(line.process):
+            inside[line.process] = line.text[:1].isspace() or not _EXCEPTION.match(text)
+        elif line.error and text not in found and not _SECOND_HAND.search(text):
+            found[text[:300]] = None
+            last[line.process] = text[:300]
+        elif text:
+            last.pop(line.process, None)
+    return list(found)[:3]
 
 
 def stall(log: str) -> str:
@@ -116,7 +143,8 @@ def _split(line: str) -> _Line:
     if stamp:
         day, hour, minute, rest = (int(stamp[part]) for part in ("day", "h", "m", "s"))
         second, text = ((day * 24 + hour) * 60 + minute) * 60 + rest, text[stamp.end() :]
-    return _Line(process["name"] if process else "", text, second)
+    error = stamp["level"] in ("ERROR", "CRITICAL") if stamp else bool(_OTHERS_ERROR.match(text))
+    return _Line(process["name"] if process else "", text, second, error)
 
 
 def _chains(lines: list[_Line]) -> Iterator[_Raised]:
@@ -145,6 +173,10 @@ def _exception_after(texts: list[str], indent: int) -> str:
         found = _EXCEPTION.match(body)
         if not found:
             return body.strip()
+        if found["text"] is None:  # nothing but a class: the line that raised it says more
+            frame = [line.strip() for line in texts[:index] if line.strip(" ~^")]
+            raised_by = frame[-1] if frame else "File "
+            return body.strip() if raised_by.startswith("File ") else f"{body.strip()}: {raised_by}"
         more = [line.strip() for line in texts[index + 1 : index + 4] if line.strip()]
         if "validation error" in (found["text"] or "") and len(more) > 1:
             return f"{found['kind'].rpartition('.')[2]}: {more[0]}: {more[1].partition(' [type=')[0]}"

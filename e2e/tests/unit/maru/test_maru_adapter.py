@@ -3,6 +3,8 @@
 import pytest
 
 from e2e.base.cell import Cell
+from e2e.base.connector import unfit
+from e2e.connectors.installed import Installed
 from e2e.connectors.maru import Maru
 from e2e.connectors.maru_build import Build, read_build
 
@@ -94,6 +96,28 @@ def test_missing_says_cause_and_cure(tmp_path, monkeypatch):
     assert "MARU_REQUIREMENT" in Maru(build=None).missing(device="cuda")
     assert "scripts/maru with a folder of Maru" in alone.missing(device="cpu")
     assert Maru(build=build(), server="h:1").missing(device="cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("vllm", "attention", "said"),
+    [
+        ("0.22.1", None, None),
+        ("0.23.0", "FLASH_ATTN", "loads nothing useful here on vLLM 0.23"),
+        ("0.25.1", "TRITON_ATTN", "loads nothing useful here on vLLM 0.25"),
+        ("0.22.1", "TRITON_ATTN", "loads nothing useful here on vLLM 0.22"),
+        ("0.26.0", None, "use --attention TRITON_ATTN"),
+        ("0.26.0", "FLASHINFER", "use --attention TRITON_ATTN"),
+        ("0.32.0", "TRITON_ATTN", None),
+        ("0.32.0", "strided", None),
+    ],
+)
+def test_what_july_misreads_is_refused_before_engines_start(monkeypatch, vllm, attention, said):
+    monkeypatch.setattr("e2e.connectors.maru.installed", lambda python: Installed((3, 12), vllm=("vllm", vllm)))
+    found = unfit(Maru(build=build(JULY)), device="cuda", attention=attention)
+    assert (said is None) if found is None else said in found
+    assert unfit(Maru(build=build()), device="cuda", attention=attention) is None
+    hnd = Maru(build=build(JULY)).check(cell(layout="HND"))
+    assert ("loads nothing with HND" in str(hnd)) is (vllm == "0.22.1")
 
 
 def test_servers_beside_the_engines_python_need_no_path(tmp_path, monkeypatch):

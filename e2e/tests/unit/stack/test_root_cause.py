@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.stack.root_cause import root_cause, stall
+from e2e.stack.root_cause import errors_before, root_cause, stall
 
 LOGS = Path(__file__).parents[2] / "recordings" / "logs"
 
@@ -81,6 +81,33 @@ def test_the_first_of_a_chain():
         (CORE, traceback("RuntimeError: connector failed")),
     )
     assert root_cause(text) == "KeyError: 'layers.0'"
+
+
+def test_an_exception_without_words_says_what_raised_it():
+    frames = "Traceback (most recent call last):\n  File 's.py', line 9, in schedule\n    assert num_new_tokens > 0\n"
+    assert root_cause(log((CORE, f"{frames}AssertionError"))) == "AssertionError: assert num_new_tokens > 0"
+    marked = f"{frames}           ^^^^^^^^^^^^^^^^^^\nAssertionError"
+    assert root_cause(log((CORE, marked))) == "AssertionError: assert num_new_tokens > 0"
+
+
+def test_what_the_connector_logged_before_a_crash_stands_beside_it():
+    text = log(
+        (CORE, "Maru save error: 512 tokens exceeds chunk_size 256"),
+        (CORE, "Maru save error: 512 tokens exceeds chunk_size 256"),
+        (CORE, traceback("RuntimeError: CUBLAS_STATUS_EXECUTION_FAILED")),
+        (CORE, "an error after it"),
+    )
+    cause = root_cause(text)
+    assert cause == "RuntimeError: CUBLAS_STATUS_EXECUTION_FAILED"
+    assert errors_before(text, cause) == ["Maru save error: 512 tokens exceeds chunk_size 256"]
+    foreign = "[2026-11-30 05:02:19,025] maru ERROR: no pool (handler.py:1:maru_handler)\n" + text
+    assert len(errors_before(foreign, cause)) == 2
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in LOGS.glob("*.log")))
+def test_real_failures_had_no_errors_before_but_their_own_tracebacks(name):
+    text = (LOGS / f"{name}.log").read_text()
+    assert errors_before(text, root_cause(text)) == []
 
 
 def test_processes_whose_lines_interleave():
