@@ -87,9 +87,7 @@ class Maru:
             if attention in ("TRITON_ATTN", "strided"):
                 return None
             cure = "--attention TRITON_ATTN" if device == "cuda" else "the default of --attention"
-            return (
-                f"this Maru misreads this attention backend's cache from vLLM 0.26 on; use {cure}, or a newer Maru."
-            )
+            return f"this Maru misreads this attention backend's cache from vLLM 0.26 on; use {cure}, or a newer Maru."
         if vllm >= _VIEW_MOVED or attention == "TRITON_ATTN":
             return (
                 f"this Maru loads nothing useful here on vLLM {vllm[0]}.{vllm[1]}; take 0.26 or newer, or a newer Maru."
