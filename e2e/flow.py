@@ -112,6 +112,9 @@ class Flow:
             wall_time=datetime.now(timezone.utc).isoformat(timespec="seconds"), program=program(),
             folder=str(Path.cwd()),
         )  # fmt: skip
+        whose = f"Connector {self.adapter.name}: {self.adapter.description}."
+        self._say(whose)
+        self.record("note", text=whose)
         for invalid in grid.invalid:
             self.record("plan.invalid", settings=dict(invalid.settings), why=invalid.why)
         if grid.collapsed:
