@@ -14,7 +14,7 @@ from e2e.report.document import Block, Heading, Items, Lines, Paragraph
 from e2e.report.facts import RunFacts
 from e2e.report.floor import sentence as sentence_of_floor
 from e2e.report.rows import claim, title
-from e2e.report.run_report import cells_table
+from e2e.report.run_report import cells_table, side_by_side
 from e2e.report.terminal import console
 from e2e.report.terminal import show as show_blocks
 
@@ -48,6 +48,8 @@ def _cause(cause: Cause) -> Iterator[Block]:
         yield Items([cell.id])
         if claim(cell):
             yield Items([claim(cell)], depth=1)
+        if cell.oracle.texts:
+            yield side_by_side(cell.oracle.texts)
         if cell.verdict is not Verdict.ERROR:  # what an engine that failed left undone stands in report.md
             yield from _some(cause.own[cell.id], 1)
 

@@ -41,6 +41,16 @@ class _Effective(msgspec.Struct):
     connector_build: dict[str, Plain] | None = None
 
 
+class _Texts(msgspec.Struct):
+    before: str
+    expected: str
+    found: str
+
+
+class _Oracle(msgspec.Struct):
+    texts: _Texts | None = None
+
+
 class _Cell(msgspec.Struct):
     id: str
     verdict: Literal["pass", "corrupt", "inconclusive", "error"]
@@ -51,6 +61,7 @@ class _Cell(msgspec.Struct):
     ttft: _Ttft
     findings: list[_Finding]
     reproduce: str
+    oracle: _Oracle | None = None
 
 
 class _Attempt(msgspec.Struct):

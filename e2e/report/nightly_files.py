@@ -15,6 +15,7 @@ from e2e.report.files import put
 from e2e.report.junit import xml
 from e2e.report.night_inputs import read_history, read_junit, read_night
 from e2e.report.nightly import INTERRUPTED, SELF_TEST, Change, Night, Step, as_json, compare, gate
+from e2e.report.run_report import side_by_side
 
 _WORDS = {
     EXIT_PASS: "good", EXIT_CORRUPT: "corrupt", EXIT_INCONCLUSIVE: "inconclusive", EXIT_ENGINE: "engine error",
@@ -141,6 +142,10 @@ def _corrupt(cell: Mapping, since: str) -> Iterator[Block]:
     build = cell["effective"].get("connector_build")
     if build:
         yield Paragraph("Connector: " + ", ".join(f"{key} {value}" for key, value in build.items()))
+    texts = (cell.get("oracle") or {}).get("texts")
+    if texts:
+        yield Paragraph("The answers at their first difference:")
+        yield side_by_side(texts)
     yield Paragraph("Reproduce:")
     yield Lines(cell["reproduce"])
 

@@ -104,11 +104,16 @@ def texts(cell: CellJudgement) -> Iterator[Block]:
         f"The answer to prompt {difference['prompt']} in arm {difference['arm']} beside that of "
         f"{difference['reference']}, from output position {difference['position']} on:"
     )
+    yield side_by_side(read)
+
+
+def side_by_side(read: Mapping[str, str]) -> Lines:
+    """``Oracle.texts``, each in quotes on a line of its own."""
     same = read["expected"] == read["found"]
     parts = [("both began", read["before"])] if read["before"] else []
     parts += [("both went on", read["found"])] if same else [("expected", read["expected"]), ("found", read["found"])]
     width = max(len(name) for name, _ in parts)
-    yield Lines("\n".join(f"{name:<{width}}  {json.dumps(text, ensure_ascii=False)}" for name, text in parts))
+    return Lines("\n".join(f"{name:<{width}}  {json.dumps(text, ensure_ascii=False)}" for name, text in parts))
 
 
 def _rest(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:

@@ -126,7 +126,8 @@ def show(judgement: Judgement, *, on: Console, directory: Path, ended: bool = Tr
     terminal.show([_summary(board), Items(undone), *end], on=on)
     put(directory / "scoreboard.json", json.dumps(plain(asdict(board)), indent=1) + "\n")
     put(directory / "scoreboard.md", markdown.render(document(board, ended=ended)))
-    terminal.show([Paragraph(f"scoreboard: {directory / 'scoreboard.md'}")], on=on)
+    paths = [f"scoreboard: {directory / 'scoreboard.md'}", f"each cell: {directory / 'report.md'}"]
+    terminal.show([Paragraph(path) for path in paths], on=on)
     return board.exit_code
 
 
@@ -149,7 +150,8 @@ def summary(board: Scoreboard) -> list[tuple[str, ...]]:
 
 def false_alarms(board: Scoreboard) -> str:
     """With the bound that n trials allow: 0 of n leaves a rate below about 3 / n (95 %)."""
-    text = f"false alarms: {board.alarms} of {board.replays} clean replays in {board.clean_cells} cells"
+    cells = f"{board.clean_cells} cell" + ("" if board.clean_cells == 1 else "s")
+    text = f"false alarms: {board.alarms} of {board.replays} clean replays in {cells}"
     if board.alarms == 0 and board.replays:
         text += f", so the true rate is below about {3 / board.replays:.2%}"
     return text + (f"; {board.clean_left} clean cells could not be judged" if board.clean_left else "")

@@ -84,7 +84,8 @@ def test_without_self_test_or_grid_nothing_is_green(tmp_path, missing):
 
 def test_new_corruption_makes_an_issue_that_can_be_pasted(tmp_path):
     close_night(write(tmp_path, "20260101T020000Z", cells=[cell(), cell("HND-layerwise")]))
-    wrong = [cell(), cell("HND-layerwise", verdict="corrupt")]
+    texts = {"before": "", "expected": " blue", "found": " red @sky"}
+    wrong = [cell(), cell("HND-layerwise", verdict="corrupt", oracle={"texts": texts})]
     steps = codes(**{"grid-embedded-default": 1})
     code, summary = close_night(write(tmp_path, "20260102T020000Z", cells=wrong, steps=steps))
     assert code == 1
@@ -94,6 +95,7 @@ def test_new_corruption_makes_an_issue_that_can_be_pasted(tmp_path):
     for part in ("Fast but wrong: a speed-up of 4.00x", "other logprobs", "./scripts/canary --cell HND-layerwise"):
         assert part in issue
     assert "### `NHD-chunkwise`" not in issue
+    assert 'expected  " blue"\nfound     " red @sky"' in issue
 
 
 def test_what_was_not_even_fast_is_not_called_so(tmp_path):

@@ -208,6 +208,7 @@ def test_a_gain(draw):
 def test_a_night(tmp_path_factory, draw):
     wrong = poisoned(night_cell(verdict="corrupt"), draw, keep=("verdict",))
     wrong["effective"]["connector_build"] = {draw(): draw()}
+    wrong["oracle"] = {"texts": {"before": draw(), "expected": draw(), "found": draw()}}
     folder = write(tmp_path_factory.mktemp("nights"), "n", cells=[wrong], steps=codes(gain=1), machine=draw())
     report = folder / "grid-embedded-default" / "report.json"
     document = json.loads(report.read_text())
