@@ -16,7 +16,9 @@ HIDDEN = "(redacted)"
 LEAST = 6
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_SURE = re.compile(r"secret|passw(or)?d|passphrase|credential|authorization|(^|_)pwd$")
+_SURE = re.compile(r"secret|passw(or)?d|passphrase|credential|authorization|[^_]_pwd$")
+#: Where it lies or how it is used, not what it is.
+_ABOUT = re.compile(r"_(dir|file|folder|helper|mode|name|path|type)$")
 _LIKELY = re.compile(r"(^|_|api|access|auth|private|session)(key|token)s?(_?\d+)?$")
 #: Tokens that a tokenizer knows or somebody counts.
 _COUNTED = re.compile(r"(^|_)(bos|eos|pad|unk|sep|cls|mask|stop|special|image|max|min|num)_tokens?$")
@@ -52,7 +54,7 @@ def _looks(name: str) -> tuple[bool, bool, bool]:
     """Surely a secret's name, likely one, and that of several."""
     plain = re.sub(r"[^a-z0-9]+", "_", _CAMEL.sub("_", name).lower()).strip("_")
     likely = _LIKELY.search(plain) and not _COUNTED.search(plain)
-    return bool(_SURE.search(plain)), bool(likely), plain.endswith("s")
+    return bool(_SURE.search(plain) and not _ABOUT.search(plain)), bool(likely), plain.endswith("s")
 
 
 def redacted(

@@ -56,11 +56,9 @@ def state_dir() -> Path:
 
 
 def secrets(settings: Settings) -> frozenset[str]:
-    """What must not be written down: the key of the engine, and what the environment has under a secret's name. A
-    shell's PWD is its working folder."""
+    """What must not be written down: the key of the engine, and what the environment has under a secret's name."""
     key = settings.api_key.get_secret_value() if settings.api_key else ""
-    named = {name: value for name, value in os.environ.items() if name not in ("PWD", "OLDPWD")}
-    return redact.secrets({**named, "api_key": key})
+    return redact.secrets({**os.environ, "api_key": key})
 
 
 def program() -> list[str]:

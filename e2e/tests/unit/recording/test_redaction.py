@@ -14,7 +14,7 @@ KEY = "s3cr3t-9f8e7d6c"
 
 NAMES = """
 api_key API_KEY HF_TOKEN HUGGING_FACE_HUB_TOKEN accessKey aws_secret_access_key x-api-key apikey DB_PASSWORD passwd
-credential credentials Authorization token key clientSecret private_key --api-key OPENAI_API_KEY_2 auth_tokens
+credential credentials Authorization token key clientSecret private_key db_pwd --api-key OPENAI_API_KEY_2 auth_tokens
 """
 
 
@@ -29,6 +29,7 @@ def test_names_of_secrets(name):
         ("max_tokens", "8"), ("chunk_tokens", 256), ("--max-num-batched-tokens", "512"), ("eos_token", "</s>"),
         ("token_ids", "1"), ("tokenizer", KEY), ("keyboard", KEY), ("monkey", KEY), ("api_key", None), ("api_key", ""),
         ("password", True), ("key_len", KEY), ("cached_tokens", "None"), ("num_keys", "12"),
+        ("PWD", "/work"), ("OLDPWD", "/work"), ("CREDENTIALS_FILE", "/run/secrets"), ("PASSWORD_STORE_DIR", "/root"),
     ],
 )  # fmt: skip
 def test_names_of_none(name, value):
