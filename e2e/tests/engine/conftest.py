@@ -6,11 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
+
+from e2e.stack.ledger import Ledger
+from e2e.stack.zygote import Zygote
+from e2e.tests.engine.engines import Engines
 
 LIMIT_S = 1500
 
@@ -71,6 +77,17 @@ def left_of(run_id: str) -> list[str]:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory) -> Iterator[Engines]:
+    """engine(**settings of EngineSpec) -> the client of a real engine, as a context."""
+    folder = tmp_path_factory.mktemp("engines")
+    with (
+        Ledger(run_id=f"test-{uuid.uuid4().hex[:12]}", state_dir=folder / "state") as ledger,
+        Zygote(ledger=ledger) as zygote,
+    ):
+        yield Engines(ledger, zygote, folder / "logs")
 
 
 @pytest.fixture(scope="session")

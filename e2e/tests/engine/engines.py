@@ -1,4 +1,4 @@
-"""One real engine for a test, without the flow around it."""
+"""Real engines for tests, without the flow around them; see the fixture ``engine``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.base.event import Event
@@ -15,6 +16,7 @@ from e2e.stack.ledger import Ledger
 from e2e.stack.model import prepare_model
 from e2e.stack.process import ProcessLauncher
 from e2e.stack.spec import EngineSpec
+from e2e.stack.zygote import Zygote
 
 PROMPTS = Path(__file__).resolve().parents[2] / "prompts"
 
@@ -25,25 +27,33 @@ def prompts(lengths: list[int]) -> list[list[int]]:
     return [list(prompt.token_ids) for prompt in built]
 
 
-@contextmanager
-def engine(tmp_path: Path, **settings) -> Iterator[EngineClient]:
-    """``settings`` of EngineSpec. Stopped at the end; what it started is gone."""
-    spec = {
-        "name": "test", "engine_key": "test", "role": "connector" if settings.get("connector") else "baseline",
-        "model": prepare_model("smollm2"), "layout": "HND", "block_size": 16, "dtype": "float32",
-        "max_num_batched_tokens": 512, "max_model_len": 2048, "kv_cache_memory_bytes": 256 << 20,
-        "attention": "strided", **settings,
-    }  # fmt: skip
-    run_id = f"test-{uuid.uuid4().hex[:12]}"
-    with Ledger(run_id=run_id, state_dir=tmp_path / "state") as ledger:
-        launcher = ProcessLauncher(ledger=ledger, environ=dict(os.environ))
-        with launcher.start(EngineSpec(**spec), log_path=tmp_path / f"{run_id}.log", record=_record) as started:
+@dataclass(frozen=True)
+class Engines:
+    ledger: Ledger
+    zygote: Zygote
+    logs: Path
+
+    @contextmanager
+    def __call__(self, *, start: str = "fork", **settings) -> Iterator[EngineClient]:
+        """``settings`` of EngineSpec. Stopped at the end; what it started is gone."""
+        spec = {
+            "name": f"test.{uuid.uuid4().hex[:12]}", "engine_key": "test", "model": prepare_model("smollm2"),
+            "role": "connector" if settings.get("connector") else "baseline", "layout": "HND", "block_size": 16,
+            "dtype": "float32", "max_num_batched_tokens": 512, "max_model_len": 2048,
+            "kv_cache_memory_bytes": 256 << 20, "attention": "strided", **settings,
+        }  # fmt: skip
+        launcher = ProcessLauncher(
+            ledger=self.ledger, environ=dict(os.environ), zygote=self.zygote if start == "fork" else None
+        )
+
+        def record(kind: str, **data: object) -> Event:
+            assert data.get("started", start) == start
+            assert kind != "note", data
+            return Event(kind, data)
+
+        with launcher.start(EngineSpec(**spec), log_path=self.logs / f"{spec['name']}.log", record=record) as started:
             started.wait_ready(240)
             yield EngineClient(started.url, timeout_s=120)
-
-
-def _record(kind: str, **data: object) -> Event:
-    return Event(kind, data)
 
 
 def ask(client: EngineClient, token_ids: list[int], *, salt: str = "s", params=None, max_tokens: int = 16):

@@ -8,16 +8,15 @@ from e2e.connectors.table import load
 from e2e.grid.cells import expand
 from e2e.grid.selection import Selection
 from e2e.stack.probe import is_healthy
-from e2e.tests.engine.engines import engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 
-def test_cells_on_an_attached_engine(rig, tmp_path) -> None:
+def test_cells_on_an_attached_engine(rig, engine, tmp_path) -> None:
     adapter = load("embedded", pool_bytes=1 << 30)
     cell = expand(Selection(), adapter).cells[0]
     connector = adapter.config(cell, pool_dir=str(tmp_path / "pool"), block_size=16)
-    with engine(tmp_path, connector=connector, layout="NHD") as client:
+    with engine(connector=connector, layout="NHD") as client:
         cells = ("--cell", "overlap=on,storage_format=layerwise", "--cell", "overlap=off,placement=index")
         ran = rig("--attach", client.url, *cells, out=tmp_path / "out")
         assert is_healthy(client.url), "it is not ours to stop"

@@ -8,7 +8,7 @@ import pytest
 
 from e2e.base.connector import ConnectorConfig
 from e2e.base.errors import EngineAnswer
-from e2e.tests.engine.engines import ask, engine, prompts
+from e2e.tests.engine.engines import ask, prompts
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 WAYS = [
@@ -29,13 +29,13 @@ def _rot(region: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["recompute", "fail"])
-def test_a_torn_object_is_never_served(tmp_path, policy) -> None:
+def test_a_torn_object_is_never_served(engine, tmp_path, policy) -> None:
     connector = ConnectorConfig(
         kv_connector="EmbeddedConnector", module_path="e2e.inside.connector", load_failure_policy=policy,
         extra={"embedded_pool_dir": str(tmp_path / "pool"), "maru_pool_size": "128M"},
     )  # fmt: skip
     (asked,) = prompts([1033])
-    with engine(tmp_path, connector=connector) as client:
+    with engine(connector=connector) as client:
         for number, way in enumerate(WAYS):
             salt = f"way {number}"
             cold = ask(client, asked, salt=salt, params=way, max_tokens=4)

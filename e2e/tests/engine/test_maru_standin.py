@@ -58,6 +58,9 @@ def test_passes_with_hits_counted_by_the_server_and_loads_read_from_the_log(stan
     assert cell["effective"]["connector_build"]["name"] == "maru"
     loads = [load for event in ran.events("connector.evidence") for load in event["loads"]]
     assert {load["storage_format"] for load in loads} == {"layerwise"}
+    # Maru's lines come by a logging configuration, which vLLM's import reads: too late for a fork
+    how = {event["role"]: event["started"] for event in ran.events("engine.start")}
+    assert how == {"baseline": "fork", "connector": "stock"}
     assert left_of(ran.report["run"]["run_id"]) == []
 
 

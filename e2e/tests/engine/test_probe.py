@@ -6,13 +6,13 @@ import uuid
 
 import numpy as np
 import pytest
-from engines import ask, engine, prompts
 
 from e2e.base.connector import ConnectorConfig
 from e2e.base.event import Event
 from e2e.judge.classify import classify
 from e2e.judge.kv import Digest, Sample
 from e2e.observe.digests import DigestWindow
+from e2e.tests.engine.engines import ask, prompts
 
 pytestmark = pytest.mark.engine
 
@@ -38,12 +38,12 @@ class Seen:
         return Digest.of({**data, "values": self.values[data["content"]], "prompt": 0, "sample": None})
 
 
-def test_digests_around_vllms_own_connector(tmp_path):
+def test_digests_around_vllms_own_connector(engine, tmp_path):
     """Equal for an honest load; one planted bit changes one page, whose sample shows the bit; off means off."""
     (ids,) = prompts([500])
     connector = ConnectorConfig("ExampleConnector", extra={"shared_storage_path": str(tmp_path / "store")})
     seen, salt = Seen(), uuid.uuid4().hex
-    with engine(tmp_path, connector=connector) as client:
+    with engine(connector=connector) as client:
         window = DigestWindow(client.collective_rpc, seen.record, engine="test")
         ask(client, ids[:40], salt="off")
         assert window.start()

@@ -31,6 +31,7 @@ class Rig:
     port: int
     watchdog: psutil.Process
     folder: Path
+    zygote: psutil.Process | None
     segments: set[str]
 
     def left(self) -> list[str]:
@@ -46,20 +47,20 @@ class Rig:
 
 @pytest.fixture
 def rig(tmp_path):
-    """rig(model, limit_s, **environment) -> a ready Rig in a process of its own."""
+    """rig(model, limit_s, how, **environment) -> a ready Rig in a process of its own."""
     rigs = []
 
-    def rig(model, limit_s, **environment):
+    def rig(model, limit_s, how, **environment):
         run_id = f"kill-{os.getpid()}-{len(rigs)}-{tmp_path.name[-8:]}"
-        command = [sys.executable, str(HERE / "rig_to_kill.py"), run_id, str(tmp_path), model, str(limit_s)]
+        command = [sys.executable, str(HERE / "rig_to_kill.py"), run_id, str(tmp_path), model, str(limit_s), how]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
         rigs.append(process)
         words = process.stdout.readline().split()
         assert words[:1] == ["ready"]
         port, watchdog = int(words[1]), psutil.Process(int(words[2]))
-        return Rig(
-            process, run_id, tmp_path / "state", port, watchdog, Path(words[3]), shared_memory_of(marked(MARK, run_id))
-        )
+        zygote = psutil.Process(int(words[4])) if how == "fork" else None
+        segments = shared_memory_of(marked(MARK, run_id))
+        return Rig(process, run_id, tmp_path / "state", port, watchdog, Path(words[3]), zygote, segments)
 
     yield rig
     for process in rigs:
@@ -76,35 +77,57 @@ def stand_in(tmp_path):
     shutil.copy(STAND_IN, package / "api_server.py")
     for folder in (package, package.parent, package.parent.parent):
         (folder / "__init__.py").touch()
-    return {"PYTHONPATH": str(tmp_path / "stand_in"), "STAND_IN": "ready", "STAND_IN_CHILD": "1"}
+    path = os.pathsep.join((str(tmp_path / "stand_in"), str(HERE.parents[2])))
+    return {"PYTHONPATH": path, "STAND_IN": "ready", "STAND_IN_CHILD": "1"}
+
+
+#: Two processes, two folders, run file, port; and the zygote.
+LEFT = {"stock": 6, "fork": 7}
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
-def test_the_watchdog_reaps_at_once(rig, stand_in, ending):
-    one = rig("none/such", 30, **stand_in)
-    assert len(one.left()) == 6, one.left()  # two processes, two folders, run file, port
+@pytest.mark.parametrize(
+    ("ending", "how"),
+    [(signal.SIGKILL, "stock"), (signal.SIGTERM, "stock"), (signal.SIGHUP, "stock"), (signal.SIGKILL, "fork")],
+)
+def test_the_watchdog_reaps_at_once(rig, stand_in, ending, how):
+    one = rig("none/such", 30, how, **stand_in)
+    assert len(one.left()) == LEFT[how], one.left()
     one.process.send_signal(ending)
     assert wait(lambda: not one.left(), limit_s=20) is Outcome.READY, one.left()
 
 
 @pytest.mark.kill
-def test_the_next_start_reaps_when_the_watchdog_died_too(rig, stand_in):
-    one = rig("none/such", 30, **stand_in)
+@pytest.mark.parametrize("how", LEFT)
+def test_the_next_start_reaps_when_the_watchdog_died_too(rig, stand_in, how):
+    one = rig("none/such", 30, how, **stand_in)
+    assert len(one.left()) == LEFT[how], one.left()
     one.watchdog.kill()
     one.process.kill()
     one.process.wait()
-    assert len(one.left()) == 6, one.left()
+    # without a watchdog, too, a zygote and its engine end with the rig; what the engine had started stays
+    left = {"stock": 2, "fork": 1}[how]
+    assert wait(lambda: len(list(marked(MARK, one.run_id))) == left, limit_s=10) is Outcome.READY, one.left()
     (reaped,) = reap(state_dir=one.state)
-    assert (reaped.run_id, len(reaped.processes), len(reaped.paths)) == (one.run_id, 2, 2)
+    assert (reaped.run_id, len(reaped.processes), len(reaped.paths)) == (one.run_id, left, 2)
     assert not one.left()
 
 
 @pytest.mark.kill
+def test_a_killed_zygote_ends_its_engine_and_the_rig_the_rest(rig, stand_in):
+    one = rig("none/such", 30, "fork", **stand_in)
+    one.zygote.kill()
+    assert wait(lambda: len(list(marked(MARK, one.run_id))) == 1, limit_s=10) is Outcome.READY, one.left()
+    one.process.kill()
+    assert wait(lambda: not one.left(), limit_s=20) is Outcome.READY, one.left()
+
+
+@pytest.mark.kill
 @pytest.mark.engine
-def test_nothing_of_a_real_engine_is_left(rig):
-    one = rig(prepare_model("smollm2"), 240)
-    assert len(list(marked(MARK, one.run_id))) >= 3  # API server, engine core, worker
+@pytest.mark.parametrize("how", ["fork", "stock"])
+def test_nothing_of_a_real_engine_is_left(rig, how):
+    one = rig(prepare_model("smollm2"), 240, how)
+    assert len(list(marked(MARK, one.run_id))) >= 3 + bool(one.zygote)  # API server, engine core, worker
     kinds = {path.partition("-")[0].partition("_")[0] for path in one.segments}
     assert kinds == {"/dev/shm/psm", "/dev/shm/sem.mp"}, one.segments
     one.process.kill()
