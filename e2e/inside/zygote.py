@@ -73,6 +73,7 @@ def become(order: dict) -> str:
     importlib.invalidate_caches()
     file = importlib.util.find_spec(order["module"]).origin
     sys.argv = [file, *order["argv"]]
+    _title(" ".join([sys.executable, "-m", order["module"], *order["argv"]]))
     _fork_further()
     return file
 
@@ -91,6 +92,14 @@ def _mark(name: str, value: str) -> None:
     ctypes.memmove(libc.getenv(name.encode()), text.ljust(room, b"."), room)
 
 
+def _title(text: str | None = None) -> None:
+    """Names this process for ps. vLLM's library for it finds where titles are by the environment that we were executed
+    with, so it must look (None) before a fork replaces that."""
+    with contextlib.suppress(ModuleNotFoundError):
+        title = importlib.import_module("setproctitle")
+        title.getproctitle() if text is None else title.setproctitle(text)
+
+
 def _fork_further() -> None:
     """vLLM on a CPU starts its engine core and workers anew, since each gets its own OpenMP variables; with
     VLLM_CPU_OMP_THREADS_BIND=nobind they get none, and can be forks as they are on a GPU (vllm/platforms/cpu.py)."""
@@ -107,6 +116,7 @@ def _fork_further() -> None:
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as rig:
         rig.set_inheritable(False)
+        _title()
         for name in sys.argv[2:]:
             with contextlib.suppress(ModuleNotFoundError):  # another version of vLLM may have it elsewhere
                 importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""For all tests: time never fails one, and engines that they start can be interrupted."""
+"""For all tests: time never fails one, engines that they start can be interrupted, images are built meanwhile."""
 
 import shutil
 import signal
@@ -31,3 +31,8 @@ def wheel(tmp_path_factory) -> Path:
     subprocess.run([sys.executable, *build, str(source)], check=True, timeout=120)
     (found,) = made.glob("*.whl")
     return found
+
+
+def pytest_collection_modifyitems(items):
+    """Docker last: .ci/run builds the images while the others run."""
+    items.sort(key=lambda item: item.get_closest_marker("docker") is not None)

@@ -67,10 +67,14 @@ def test_a_fork_has_what_a_start_anew_has(launch, zygote, recorded):
     assert (fork["input"], fork["output"]) == ("/dev/null", ["LOG", "LOG"])
 
 
-def test_each_fork_carries_its_own_mark(launch, zygote, run_id):
+def test_each_fork_carries_its_own_mark_and_title(launch, zygote, run_id):
+    pytest.importorskip("setproctitle")
     engines = [launch(zygote, name=name) for name in ("HND.connector.1.1", "HND.baseline." + "x" * 230)]
     for engine in engines:
-        assert [process.pid for process in marked(ENGINE_MARK, engine.name)] == [engine._popen.pid]
+        (process,) = marked(ENGINE_MARK, engine.name)
+        assert process.pid == engine._popen.pid
+        engine.wait_ready(20)
+        assert "-m vllm.entrypoints.openai.api_server --host" in " ".join(process.cmdline())
     assert {each.pid for each in marked(MARK, run_id)} == {zygote._popen.pid, *(each._popen.pid for each in engines)}
 
 
