@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from e2e.report.sentences import detail, meaning, pattern, sentence
 
 #: What tells causes of one reason apart. Where, when and how much differ from cell to cell.
 _APART = ("cause", "error", "axis", "baseline", "source", "what", "rule")
+_PARTICULAR = re.compile(r"\S*\d\S*")
 #: Lines of an engine's log that a report shows; the whole log lies beside it.
 LOG_LINES = 15
 
@@ -39,7 +41,12 @@ def causes(judgement: Judgement, facts: RunFacts) -> list[Cause]:
 
 def _key(cell: CellJudgement) -> tuple[object, ...]:
     lead = cell.findings[0]
-    return (lead.reason, *(str(lead.evidence.get(name)) for name in _APART), _pattern(cell))
+    return (lead.reason, *(_general(lead.evidence.get(name)) for name in _APART), _pattern(cell))
+
+
+def _general(text: object) -> str:
+    """Without what is another one each time: names of requests and engine starts, addresses, limits."""
+    return " ".join(_PARTICULAR.sub("...", str(text)).split()).rstrip(".")
 
 
 def _pattern(cell: CellJudgement) -> str:
@@ -51,7 +58,7 @@ def _cause(cells: Sequence[CellJudgement], facts: RunFacts) -> Cause:
     shared = tuple(text for text in told[cells[0].id] if all(text in texts for texts in told.values()))
     own = {cell: tuple(text for text in texts if text not in shared) for cell, texts in told.items()}
     logs = {name: log for cell in cells for name, log in engine_logs(cell, facts).items()}
-    return Cause(_title(cells[0]), tuple(cells), shared, own, logs)
+    return Cause(_title(cells), tuple(cells), shared, own, logs)
 
 
 def _told(cell: CellJudgement) -> tuple[str, ...]:
@@ -61,11 +68,14 @@ def _told(cell: CellJudgement) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, texts)))
 
 
-def _title(cell: CellJudgement) -> str:
+def _title(cells: Sequence[CellJudgement]) -> str:
     """What the reason means, and what is known of why."""
-    lead = cell.findings[0]
-    why = " ".join(str(lead.evidence.get("cause") or _pattern(cell)).split()).rstrip(".")
-    return f"{meaning(lead.reason)}: {why}" if why else meaning(lead.reason)
+    said = {
+        " ".join(str(cell.findings[0].evidence.get("cause") or _pattern(cell)).split()).rstrip(".") for cell in cells
+    }
+    why = said.pop() if len(said) == 1 else _general(min(said))
+    reason = meaning(cells[0].findings[0].reason)
+    return f"{reason}: {why}" if why else reason
 
 
 def engine_logs(cell: CellJudgement, facts: RunFacts) -> dict[str, EngineLog]:

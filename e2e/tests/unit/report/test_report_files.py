@@ -413,6 +413,18 @@ def test_causes_stand_worst_first_and_patterns_tell_them_apart():
     assert not found[0].own["b"]
 
 
+def test_one_cause_however_it_names_requests_and_engines():
+    def cell(name, number):
+        cause = f"The engine did not finish answering request HND.{name}.{number}f within 120 s; see its log."
+        seen = {"engine": f"HND.connector.1.{number}", "stage": "run", "error": "EngineTimeout", "cause": cause}
+        finding = Finding("failed", Reason.ENGINE_HUNG, seen)
+        return CellJudgement(name, 1, "k", "a", {}, {}, Verdict.ERROR, Reason.ENGINE_HUNG, (finding,))
+
+    (cause,) = causes(Judgement((cell("a", 1), cell("b", 2))), facts([]))
+    assert cause.title.endswith(": The engine did not finish answering request ... within ... s; see its log")
+    assert [len(texts) for texts in cause.own.values()] == [1, 1]
+
+
 def test_a_folder_that_can_only_be_read_is_one_sentence_with_a_cure(tmp_path: Path):
     (tmp_path / "report.json").mkdir()
     (tmp_path / "report.json" / "x").write_text("")
