@@ -14,6 +14,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[4]
 OFFLINE = ROOT / "scripts" / "offline"
@@ -242,3 +249,19 @@ def test_committed_locks_pin_what_they_are_named_after(offline, lock_file):
     assert len(read.pinned) == text.count("==")
     assert text.count("--hash=sha256:") >= len(read.pinned)
     assert not read.pinned.keys() & {"torch", "triton", "flashinfer-python"}
+
+
+@pytest.mark.parametrize("lock_file", sorted(OFFLINE.glob("*.lock")), ids=lambda path: path.name)
+def test_committed_locks_have_what_the_rig_asks_for(offline, lock_file):
+    read, ours = offline("locked").read_lock(lock_file), offline("lock")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *ours.BESIDE]
+    asked += [text for extra in ours.EXTRAS for text in project["optional-dependencies"][extra]]
+    for requirement in map(Requirement, asked):
+        if requirement.marker and not requirement.marker.evaluate({"python_version": read.python}):
+            continue
+        version = read.pinned.get(canonicalize_name(requirement.name))
+        assert version, f"{requirement} is not locked; run scripts/bundle lock"
+        assert requirement.specifier.contains(version), (
+            f"{requirement}, but {version} is locked; run scripts/bundle lock"
+        )
