@@ -27,7 +27,11 @@ def placement(
         raise SettingsError(f"--out: {out} is a file; give a folder.")
     python = world.engine_python(engine_python)
     _require_torch(python)
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "regression.json").touch()
+    except OSError as error:
+        raise SettingsError(f"--out: {out} can't be written ({error.strerror}); choose another folder.") from error
     regression = _run("regression", ["--device", device], out=out, python=python, limit_s=limit_s)
     on_gpu = device == "cuda"
     bench = _run("bench", ["--quick"] * quick, out=out, python=python, limit_s=limit_s) if on_gpu else None

@@ -56,6 +56,6 @@ def _class(name: str) -> type[Adapter]:
     if points := third_party.offered().get(name):
         return third_party.by_entry_point(name, points)
     close = meant(name, names())
-    hint = f"did you mean {close}? " if close else ""
+    start = f"did you mean {close}? Use" if close else "use"
     known = ", ".join(names())
-    raise SettingsError(f"connector {name!r} is unknown; {hint}Use {known}, a FILE.toml or package.module:Class.")
+    raise SettingsError(f"connector {name!r} is unknown; {start} {known}, a FILE.toml or package.module:Class.")

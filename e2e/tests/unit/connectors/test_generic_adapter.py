@@ -207,12 +207,12 @@ def test_file_that_is_not_text(tmp_path):
         load(str(tmp_path / "b.toml"))
 
 
-@pytest.mark.parametrize(("name", "hint"), [("exmaple", "did you mean example? "), ("zzz", "")])
+@pytest.mark.parametrize(("name", "hint"), [("exmaple", "did you mean example? Use"), ("zzz", "use")])
 def test_unknown_name(name, hint):
     with pytest.raises(SettingsError) as caught:
         load(name)
     assert str(caught.value) == (
-        f"connector {name!r} is unknown; {hint}Use {', '.join(names())}, a FILE.toml or package.module:Class."
+        f"connector {name!r} is unknown; {hint} {', '.join(names())}, a FILE.toml or package.module:Class."
     )
 
 

@@ -152,6 +152,13 @@ ROWS = (
         given(torch__py="import os; os.abort()"),
     ),
     Row(
+        "placement where nothing can be written",
+        ("placement", "--device", "cpu", "--out", "/proc/placement"),
+        2,
+        ("--out: /proc/placement can't be written", "choose another folder"),
+        given(torch__py=""),
+    ),
+    Row(
         "placement into a file", ("placement", "--out", "file"), 2, ("'file' is a file; give a folder",), given(file="")
     ),
     Row(
