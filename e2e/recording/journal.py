@@ -55,8 +55,15 @@ class Journal:
                 raise RigError(f"the recording {self.path} is closed, so the event {kind} can't be recorded")
             data, self._secrets = redacted(data, self._secrets)
             event = Event(kind, data, time.monotonic_ns())
-            _write(self._fd, _encode(event, self._next_seq), self.path)
-            self._next_seq += 1
+            seq, end = self._next_seq, os.fstat(self._fd).st_size
+            line = _encode(event, seq)
+            try:
+                _write(self._fd, line, self.path)
+                self._next_seq = seq + 1
+            except BaseException:  # a full disk, or a signal wherever it strikes: one whole line or nothing
+                os.ftruncate(self._fd, end)
+                self._next_seq = seq
+                raise
             return event
 
     def close(self) -> None:
@@ -105,12 +112,9 @@ def _lock(fd: int, path: Path) -> None:
 
 
 def _write(fd: int, line: bytes, path: Path) -> None:
-    """One whole line or nothing: what a full disk cut short is taken back."""
-    end = os.fstat(fd).st_size
     done = 0
     try:
         while done < len(line):
             done += os.write(fd, line[done:])
     except OSError as error:
-        os.ftruncate(fd, end)
         raise RigError(f"the recording {path} can't be written ({error.strerror}); free space and --resume") from error

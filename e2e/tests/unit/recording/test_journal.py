@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from e2e.base.errors import RecordingError, RigError, UsageError
+from e2e.base.errors import RecordingError, RigError, Stopped, UsageError
 from e2e.base.event import SCHEMA
 from e2e.recording.journal import Journal, read
 
@@ -237,3 +237,21 @@ def test_a_packed_recording_is_read_where_it_lies_and_not_continued(tmp_path):
         packed.write_bytes(broken)
         with pytest.raises(RecordingError, match="no recording can be read"):
             read(path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_signal_in_mid_write_leaves_a_recording_that_goes_on(tmp_path, monkeypatch, share):
+    path, real_write = tmp_path / "r.jsonl", os.write
+
+    def stopped_while_writing(fd, data):
+        real_write(fd, data[: int(len(data) * share)])
+        raise Stopped(signal.SIGTERM)
+
+    with Journal(path) as journal:
+        journal.record("note", text="before")
+        monkeypatch.setattr("e2e.recording.journal.os.write", stopped_while_writing)
+        with pytest.raises(Stopped):
+            journal.record("note", text="the signal came here")
+        monkeypatch.setattr("e2e.recording.journal.os.write", real_write)
+        journal.record("note", text="on the way out")
+    assert [event["text"] for event in read(path)] == ["before", "on the way out"]
