@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from e2e.base.errors import EXIT_CORRUPT, EXIT_PASS
+from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS
 from e2e.base.judgement import CellJudgement, Judgement
 from e2e.base.verdict import Reason, Verdict
 from e2e.faults.catalogue import FAULTS
@@ -49,17 +49,24 @@ class Row:
 @dataclass(frozen=True)
 class Scoreboard:
     """``replays``: external answers of clean cells, each compared as a whole; ``alarms``: those of cells that were
-    corrupt. ``clean_left``: clean cells that are neither pass nor corrupt."""
+    corrupt. ``clean_left``: clean cells that are neither pass nor corrupt. ``errors``: cells whose engine failed."""
 
     rows: tuple[Row, ...]
     clean_cells: int
     clean_left: int
     replays: int
     alarms: int
+    errors: int = 0
 
     @property
     def exit_code(self) -> int:
-        return EXIT_PASS if self.alarms == 0 and all(row.outcome == CAUGHT for row in self.rows) else EXIT_CORRUPT
+        """What was not decided, for want of a run to its end or of a healthy twin, was not missed either."""
+        outcomes = {row.outcome for row in self.rows}
+        if self.alarms or MISSED in outcomes:
+            return EXIT_CORRUPT
+        if outcomes <= {CAUGHT}:
+            return EXIT_PASS
+        return EXIT_ENGINE if self.errors else EXIT_INCONCLUSIVE
 
 
 def scoreboard(judgement: Judgement) -> Scoreboard:
@@ -76,6 +83,7 @@ def scoreboard(judgement: Judgement) -> Scoreboard:
         clean_left=sum(cell.verdict not in (Verdict.PASS, Verdict.CORRUPT) for cell in clean),
         replays=sum(per_cell[cell.id] for cell in clean if cell.verdict in (Verdict.PASS, Verdict.CORRUPT)),
         alarms=sum(per_cell[cell.id] for cell in clean if cell.verdict is Verdict.CORRUPT),
+        errors=sum(cell.verdict is Verdict.ERROR for cell in judgement.cells),
     )
 
 

@@ -44,11 +44,13 @@ def test_a_wrong_name_is_not_located():
     assert (row.outcome, row.located) == ("caught", False)
 
 
-def test_missed_and_undecided_fail():
+def test_missed_fails_and_undecided_is_inconclusive():
     missed = board(CLEAN, cell(Verdict.PASS, fault="bit_flip"))
     assert (missed.rows[0].outcome, missed.exit_code) == ("missed", 1)
     silent = board(CLEAN, cell(Verdict.INCONCLUSIVE, Finding("fault", Reason.FAULT_NOT_FIRED), fault="bit_flip"))
-    assert (silent.rows[0].outcome, silent.exit_code) == ("undecided", 1)
+    assert (silent.rows[0].outcome, silent.exit_code) == ("undecided", 3)
+    crashed = board(CLEAN, cell(Verdict.ERROR, Finding("failed", Reason.ENGINE_CRASHED), fault="bit_flip"))
+    assert (crashed.rows[0].outcome, crashed.exit_code) == ("undecided", 4)
 
 
 def test_a_fault_whose_twin_is_sick_is_not_caught():
