@@ -29,8 +29,9 @@ os.execve(sys.executable, [sys.executable, "-c", probe, *words], os.environ | ad
 #: Answers into a file of its own, since an import may print, and leaves at once, since it may have started threads.
 #: Only "found" means yes: an import that ends Python says nothing.
 _PROBE = """
-import importlib, os, sys
+import importlib.util, os, sys
 name, module, file = sys.argv[1], sys.argv[2], int(sys.argv[3])
+sys.path[:] = [path for path in sys.path if path]  # engines run in another folder than this
 def answer(text, write=os.write, leave=os._exit):
     write(file, (" ".join(text.split())[:400] + "\\n").encode(errors="replace"))
     leave(0)
@@ -45,6 +46,13 @@ try:
         from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
         if name not in KVConnectorFactory._registry:
             answer(f"this vLLM bundles no connector {name}")
+    try:
+        ours = importlib.util.find_spec("e2e.inside.extension")
+    except ImportError:
+        ours = None
+    if ours is None:
+        where = list(sys.modules["e2e"].__path__)[0]
+        answer(f"its PYTHONPATH has another package e2e ({where}), which hides the rig's")
     answer("found")
 except Exception as error:
     answer(f"{type(error).__name__}: {error}")

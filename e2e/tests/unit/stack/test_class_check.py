@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import venv
 
 import psutil
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from e2e.base.connector import ConnectorConfig
 from e2e.base.errors import SettingsError
 from e2e.stack.class_check import check_class
+from e2e.stack.interpreter import engine_environment
 
 MODULES = {
     "found": "print('noise on import')\nclass Good: pass\nnot_a_class = 1",
@@ -115,6 +117,13 @@ def test_import_that_hangs_ends_also_without_the_rig(config, tmp_path):
     probe.wait(timeout=30)
 
 
+def test_working_folder_is_no_place_for_engines(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config("Good", "found")
+    with pytest.raises(SettingsError, match="No module named 'found'"):
+        check_class(ConnectorConfig("Good", module_path="found"))
+
+
 def test_python_that_is_not_there(config):
     with pytest.raises(SettingsError, match="does not run"):
         check_class(config("Good", "found"), python="/nowhere/python")
@@ -130,3 +139,19 @@ def test_import_sees_the_engines_environment(tmp_path, monkeypatch):
     assert check_class(ConnectorConfig("C", module_path="picky", env=env)) is None
     with pytest.raises(SettingsError, match="AssertionError"):
         check_class(ConnectorConfig("C", module_path="picky", env=env | {"MARK": "other"}))
+
+
+@pytest.mark.parametrize("theirs", ["e2e/__init__.py", "e2e/inside/__init__.py"])
+def test_another_e2e_on_the_connectors_path_is_named(config, tmp_path, theirs):
+    """It would hide the rig's part in the engine, which would die of it after a minute."""
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    environ = engine_environment(python, environ={"XDG_DATA_HOME": str(tmp_path / "data")})
+    assert check_class(config("Good", "found"), python=python, environ=environ) is None
+    (tmp_path / theirs).parent.mkdir(parents=True)
+    (tmp_path / "e2e" / "__init__.py").touch()
+    (tmp_path / theirs).touch()
+    with pytest.raises(
+        SettingsError, match=r"another package e2e \(.*/e2e\), which hides the rig's; check .*PYTHONPATH"
+    ):
+        check_class(config("Good", "found"), python=python, environ=environ)
