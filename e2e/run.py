@@ -12,6 +12,7 @@ from e2e.base.errors import SettingsError, UsageError
 from e2e.connectors.installed import installed
 from e2e.connectors.table import ADAPTERS, load
 from e2e.flow import Flow, Name, build
+from e2e.grid.axes import Value, axis
 from e2e.grid.cells import Grid, by_engine, expand
 from e2e.judge.cells import judge
 from e2e.material import Material, material
@@ -83,10 +84,8 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
     if not settings.attach:
         require_usable(adapter, settings)
     found = attached(settings)
-    fixed = {name: found.info[name] for name in ("layout", "block_size") if name in found.info} if found else {}
-    grid = expand(
-        settings.selection, adapter, defaults=settings.axis_defaults, fixed={**settings.axis_fixed, **fixed}
-    ).require_cells()
+    fixed = {**settings.axis_fixed, **(told_axes(found) if found else {})}
+    grid = expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=fixed).require_cells()
     if settings.connector not in ADAPTERS and starts:
         config = adapter.config(grid.cells[0], pool_dir="", block_size=16)
         check_class(config, python=python, environ=engine_environment(python))
@@ -111,6 +110,14 @@ def attached(settings: Settings) -> Attached | None:
     key = settings.api_key.get_secret_value() if settings.api_key else None
     with said_if_slow(f"asking {settings.attach} ..."):
         return look(settings.attach, api_key=key)
+
+
+def told_axes(found: Attached) -> dict[str, Value]:
+    """Axes that an engine of somebody else has fixed, as its worker tells."""
+    try:
+        return {name: axis(name).parse(found.info[name]) for name in ("layout", "block_size") if name in found.info}
+    except SettingsError as error:
+        raise UsageError(f"the engine at {found.url} tells what the rig can't use: {error}") from error
 
 
 def plan_of(key: str, cells: Sequence[Cell], settings: Settings, adapter: Adapter, made_of: Material) -> KeyPlan:
