@@ -3,7 +3,9 @@
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ if [[ "$1" == night ]]; then
     exit "${NIGHT_CODE:-0}"
 fi
 [[ "$1" == faults ]] && exit "${FAULTS_CODE:-0}"
+[[ "$1" == run && -n "${RUN_WAITS:-}" ]] && exec sleep 60
 exit 0
 """
 
@@ -49,6 +52,23 @@ def test_self_test_first_then_every_grid_then_the_gates_code(clone):
     assert "--connector example.toml --grid default" in rows[4][3]
     assert rows[4][3].endswith("--max-tokens 4")
     assert (clone / "summary").read_text() == "# summary\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_the_step_and_closes_the_night(clone, number):
+    environ = {**os.environ, "CALLS": str(clone / "calls"), "RUN_WAITS": "1", "NIGHT_CODE": "3"}
+    night = subprocess.Popen([clone / "scripts" / "nightly"], env=environ, stderr=subprocess.PIPE, text=True)
+    calls = clone / "calls"
+    while not (calls.exists() and "\nrun " in calls.read_text()) and night.poll() is None:
+        time.sleep(0.05)
+    night.send_signal(number)
+    night.communicate(timeout=60)
+    assert night.returncode == 3
+    steps = [line.split("\t")[:2] for line in (clone / "calls.steps").read_text().splitlines()]
+    assert steps[-1][0] == "grid-embedded-default"
+    assert steps[-1][1] != "0"
+    with (clone / "nights" / ".lock").open() as lock:  # nobody who was started holds it
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_old_nights_go_and_strangers_folders_stay(clone):
