@@ -56,7 +56,8 @@ class Progress:
         self._pace = Pace(steps)
         self._total = sum(steps.get(kind, 0) for kind in COUNTED)
         self._count, self._began_s = 0, clock()
-        self._bar = _Bar(self._on, self._left) if self._on.is_terminal else None
+        alive = stream.isatty() and not self._on.is_dumb_terminal
+        self._bar = _Bar(self._on, self._left) if alive else None
         self._task = self._bar.add_task("", total=self._total) if self._bar else None
 
     def __enter__(self) -> Progress:
