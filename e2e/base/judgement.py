@@ -61,7 +61,8 @@ class Ttft:
 
 @dataclass(frozen=True)
 class CellJudgement:
-    """``replays``: answers of the external arms that were there to compare."""
+    """``replays``: answers of the external arms that were there to compare. ``counters``: does the connector count hits
+    of its own?"""
 
     id: str
     attempt: int
@@ -79,6 +80,7 @@ class CellJudgement:
     blind: tuple[Mapping[str, object], ...] = ()
     fault: str | None = None
     replays: int = 0
+    counters: bool = True
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ def _judged(view: CellView, plan: Plan) -> CellJudgement:
         blind=plan.blind,
         fault=plan.fault,
         replays=measures.replays(view),
+        counters=plan.counters,
     )
 
 

@@ -43,8 +43,8 @@ def cells_table(cells: Sequence[CellJudgement], styles: Sequence[str] = ()) -> T
 
 
 def _what_hits_are(cells: Sequence[CellJudgement]) -> str:
-    counted = any(cell.hits.connector is not None for cell in cells)
-    by = "counted by vLLM, counted by the connector" if counted else "counted by vLLM; the connector counted nothing"
+    own = any(cell.counters for cell in cells)
+    by = "counted by vLLM, counted by the connector" if own else "counted by vLLM (the connector has no counters)"
     return (
         f"Hits are external tokens over both external arms: predicted, {by}; one number where all agree. "
         "TTFT is the client's, summed over the prompts. A speed-up is given for cells that passed only."

@@ -182,7 +182,7 @@ def test_connectors_that_count_nothing_are_not_said_to_count():
         data["counters"] = {}
 
     events = Recording(counters=False).change("connector.evidence", nothing).build()
-    assert "counted by vLLM; the connector counted nothing" in report_md(events)
+    assert "counted by vLLM (the connector has no counters);" in report_md(events)
 
 
 def test_overlap_is_told_in_the_words_of_the_axis():
