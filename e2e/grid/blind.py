@@ -14,12 +14,11 @@ from e2e.base.connector import HitRule
 
 @dataclass(frozen=True)
 class Geometry:
-    """``kv_heads``: KV heads on one rank. ``layers``: those that hold KV. ``dummy_weights``: not a trained model."""
+    """``kv_heads``: KV heads on one rank. ``layers``: those that hold KV."""
 
     kv_heads: int
     layers: int
     block_size: int
-    dummy_weights: bool = False
 
 
 def guard(
@@ -33,7 +32,7 @@ def guard(
     found = {
         **dict(_shapes(geometry)),
         **dict(_spans(served, hit_rule, geometry.block_size, lengths)),
-        **dict(_checks(geometry, digests=digests, deterministic=deterministic)),
+        **dict(_checks(digests=digests, deterministic=deterministic)),
     }
     return [{"fault_class": name, "why": why} for name, why in found.items()]
 
@@ -66,9 +65,7 @@ def _spans(served: int, rule: HitRule, block_size: int, lengths: Sequence[int]) 
         yield "tail rule", "every prompt is exactly one chunk long, so nothing follows what is stored"
 
 
-def _checks(geometry: Geometry, *, digests: bool, deterministic: bool) -> Iterator[tuple[str, str]]:
-    if geometry.dummy_weights:
-        yield "small differences", "dummy weights make flat logits, so wrong KV hardly moves an answer"
+def _checks(*, digests: bool, deterministic: bool) -> Iterator[tuple[str, str]]:
     if not digests:
         yield "bytes without effect", "digests are off: wrong bytes that move no output logprob are not seen"
         if not deterministic:

@@ -107,11 +107,6 @@ def by_engine(cells: Iterable[Cell], adapter: Adapter) -> dict[str, tuple[Cell, 
     return groups
 
 
-def selector(cell: Cell) -> str:
-    """The --cell value that selects this cell alone from the default grid."""
-    return ",".join(f"{axis}={cell.settings[axis]}" for axis in ORDER if axis in cell.settings and axis in cell.named)
-
-
 def _refuse_foreign(selection: Selection, adapter: Adapter) -> None:
     for chosen in selection.cells:
         for name in chosen:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
+from e2e.grid.axes import NO_AXES
+
 #: Flags of the run that the cell's own settings stand for, that would touch the run's folder, or that other commands
 #: than run and faults have; each with the number of its values.
 LEFT_OUT = {
@@ -17,8 +19,6 @@ QUIET = {
     "run": {"connector": "embedded", "model": "smollm2", "prompts": 3, "max_tokens": 8},
     "faults": {"connector": "embedded", "model": "smollm2", "prompts": 2, "max_tokens": 4},
 }
-#: Keys of a cell's settings that are no axes.
-NO_AXES = ("connector", "fault", "round")
 
 
 def reproduce(cell: Mapping[str, object], run: Mapping[str, object]) -> str:

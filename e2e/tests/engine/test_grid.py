@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from e2e.base.cell import Cell
 from e2e.connectors.table import load
-from e2e.grid.cells import expand, selector
+from e2e.grid.cells import expand
 from e2e.grid.selection import Selection
 
 CELLS = {cell.id: cell for cell in expand(Selection(), load("embedded")).cells}
@@ -22,8 +23,13 @@ def ran(request, rig, tmp_path_factory):
         for item in request.session.items
         if "cell" in getattr(getattr(item, "callspec", None), "params", {}) and item.module is request.module
     ]
-    words = [word for cell in chosen for word in ("--cell", selector(CELLS[cell]))]
+    words = [word for cell in chosen for word in ("--cell", _alone(CELLS[cell]))]
     return rig(*words, out=tmp_path_factory.mktemp("grid"))
+
+
+def _alone(cell: Cell) -> str:
+    """What selects it alone from the default grid."""
+    return ",".join(f"{axis}={value}" for axis, value in cell.settings.items() if axis in cell.named)
 
 
 @pytest.mark.parametrize("cell", CELLS)

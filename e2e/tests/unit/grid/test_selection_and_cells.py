@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from e2e.base.errors import SettingsError
 from e2e.grid.axes import AXES, axis
-from e2e.grid.cells import by_engine, engine_key, expand, selector
+from e2e.grid.cells import by_engine, engine_key, expand
 from e2e.grid.selection import GRIDS, Selection, parse_cell, parse_grid
 
 
@@ -147,12 +147,6 @@ def test_attached_engine_fixes_its_values():
     asked = expand(Selection(cells=(parse_cell("layout=NHD"),)), FULL, fixed=fixed)
     assert asked.cells == ()
     assert asked.invalid[0].why == "the engine here runs with layout=HND only."
-
-
-def test_selector_selects_the_cell_alone():
-    for cell in expand(Selection(GRIDS["full"]), FULL).cells:
-        alone = expand(Selection(cells=(parse_cell(selector(cell)),)), FULL)
-        assert [dict(c.settings) for c in alone.cells] == [dict(cell.settings)]
 
 
 @pytest.mark.parametrize(
