@@ -16,6 +16,14 @@ from e2e.settings import world
 
 #: Wall limit of each of the two, in seconds.
 LIMIT_S = 1800.0
+#: ``python -m``, for a process that the kernel ends with the rig, however that ends.
+_ENTER = """
+import ctypes, runpy, signal, sys
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
 
 
 def placement(
@@ -58,7 +66,7 @@ def _run(module: str, arguments: Sequence[str], *, out: Path, python: str, limit
     """What it left in ``out``. A mismatch (exit code 1 with a result) is no failure of the run; anything else is."""
     result = out / f"{module}.json"
     result.unlink(missing_ok=True)
-    command = [python, "-m", f"e2e.inside.placement.{module}", "--out", str(result), *arguments]
+    command = [python, "-c", _ENTER, f"e2e.inside.placement.{module}", "--out", str(result), *arguments]
     try:
         environ = world.engine_environment(python)
         done = subprocess.run(
