@@ -74,6 +74,6 @@ class EngineTimeout(EngineError):
 class EngineAnswer(EngineError):
     """The engine answered a request with an error; ``status`` is the HTTP code (200 for an error inside a stream)."""
 
-    def __init__(self, message: str, *, status: int, cause: str = "", log_tail: str = "") -> None:
-        super().__init__(message, cause=cause, log_tail=log_tail)
+    def __init__(self, message: str, *, status: int, cause: str = "") -> None:
+        super().__init__(message, cause=cause)
         self.status = status

@@ -159,12 +159,9 @@ def warm_up_prompt(documents: Sequence[str], encode: Encode, *, step: int | None
     return build_prompts(documents, encode, lengths=[length], nonce=f"{nonce}/warm-up")[0]
 
 
-def warm_up(
-    client: EngineClient, prompt: Prompt, *, params: Mapping[str, object] | None = None, limit_s: float = 300.0
-) -> None:
+def warm_up(client: EngineClient, prompt: Prompt, *, limit_s: float = 300.0) -> None:
     """Sends a prompt twice, with logprobs and a salt of its own: the first request with logprobs costs a compile
-    (1.5 s on a CPU), and the second warms the path of a local hit. Not journaled: nothing of
-    it is evidence."""
+    (docs/vllm.md#warm-up), and the second warms the path of a local hit. Not journaled: nothing of it is evidence."""
     salt = f"warm-up.{uuid.uuid4().hex}"
     for turn in ("cold", "local"):
         client.complete(
@@ -172,6 +169,5 @@ def warm_up(
             request_id=f"warm-up.{turn}.{uuid.uuid4().hex[:8]}",
             max_tokens=_WARM_TOKENS,
             cache_salt=salt,
-            kv_transfer_params=dict(params) if params is not None else None,
             limit_s=limit_s,
         )

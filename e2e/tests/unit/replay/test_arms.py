@@ -236,8 +236,7 @@ def test_the_warm_up_is_longer_than_a_step_and_sent_twice_with_one_salt():
         def complete(self, token_ids, **options):
             calls.append((token_ids, options))
 
-    warm_up(Sent(), prompt, params={"placement": "index"})
+    warm_up(Sent(), prompt)
     assert [call[0] for call in calls] == [prompt.token_ids] * 2
     assert calls[0][1]["cache_salt"] == calls[1][1]["cache_salt"] != ""
     assert calls[0][1]["request_id"] != calls[1][1]["request_id"]
-    assert calls[0][1]["kv_transfer_params"] == {"placement": "index"}
