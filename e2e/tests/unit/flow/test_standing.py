@@ -69,6 +69,12 @@ def test_the_first_error_is_the_one_that_is_told(tmp_path):
         stopped_run(tmp_path, recording(), RigError("the disk is full"), made=no_report)
 
 
+def test_a_stop_stays_a_stop_where_no_report_can_be_written(tmp_path):
+    with pytest.raises(Stopped) as stopped:
+        stopped_run(tmp_path, [], Stopped(signal.SIGTERM), made=lambda folder, strict: gain.report(folder))
+    assert stopped.value.exit_code == 143
+
+
 def test_a_stopped_comparison_reports_the_cells_that_it_proved(tmp_path):
     plan = {
         "mode": "axis", "axis": "placement", "names": {"a": "index", "b": "kernel"}, "concurrency": [1],

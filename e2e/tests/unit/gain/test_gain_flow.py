@@ -1,0 +1,136 @@
+"""What a comparison plans before anything is written, and in which order it then runs; no engine is started."""
+
+from __future__ import annotations
+
+import io
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from e2e import gain
+from e2e.base.errors import EngineTimeout, SettingsError
+from e2e.connectors.embedded import Embedded
+from e2e.connectors.example import Example
+from e2e.connectors.offloading import Offloading
+from e2e.flow import Flow, Name
+from e2e.gain import ORDERS, AxisGain, SpecGain, Wanted
+from e2e.material import Material
+from e2e.recording.journal import Journal, read
+from e2e.report.progress import Progress
+from e2e.settings.settings import Settings
+from e2e.standing import Standing
+
+MADE_OF = Material("python", "model", None, None, (), None)
+ONE = ({"layout": "NHD", "storage_format": "chunkwise", "overlap": "off"},)
+
+
+def wanted(**about):
+    return Wanted(**{"concurrency": (1,), "repeats": 2, **about})
+
+
+def axis(**settings):
+    about = wanted(axis="placement", values=("index", "kernel"))
+    return AxisGain(about, Settings(attention="strided", **settings), {"a": Embedded()}, MADE_OF)
+
+
+def specs(**settings):
+    about = wanted(specs=("one.toml", "two.toml"), rounds=2)
+    return SpecGain(about, Settings(attention="strided", **settings), {"a": Embedded(), "b": Embedded()}, MADE_OF)
+
+
+class Played(Flow):
+    """Engines that are always there; arms of ``fails`` (engine key or cell) raise."""
+
+    @contextmanager
+    def _engine(self, plan, role):
+        self.started += 1
+        name = f"{plan.key}.{role}.{self.started}"
+        with self.progress.step("start", f"starting {role} engine {plan.key}"):
+            self.record(
+                "engine.start", engine=name, engine_key=plan.key, role=role, attempt=1, argv=[], launcher="none",
+                log="",
+            )  # fmt: skip
+        self.ran.append(name)
+        yield SimpleNamespace(name=name, engine=SimpleNamespace(name=name))
+
+    def _arms(self, plan, live, cell, names):
+        if (cell.id if cell else plan.key) in self.fails:
+            raise EngineTimeout("it hangs")
+
+    def _forget(self, live):
+        pass
+
+
+def ran(folder: Path, comparison, monkeypatch, *, fails=()):
+    for kind, name in ((AxisGain, "_branch"), (SpecGain, "_turn")):
+        monkeypatch.setattr(kind, name, lambda *args, **more: None)
+    monkeypatch.setattr(gain._Gain, "prompts", lambda *args: {})
+    stream = io.StringIO()
+    with Journal(folder / "recording.jsonl") as journal, Progress(stream, comparison.steps) as progress:
+        standing, name, engines = Standing(journal.record, directory=folder), Name.new(), []
+        flows = {
+            side: Played(comparison.settings, adapter, MADE_OF, standing, progress, name, None, None)
+            for side, adapter in comparison.adapters.items()
+        }
+        for flow in flows.values():
+            flow.ran, flow.fails = engines, fails
+        comparison.run(flows)
+    return engines, stream.getvalue().splitlines(), read(folder / "recording.jsonl")
+
+
+def test_an_axis_is_compared_on_one_engine_a_key(tmp_path, monkeypatch):
+    comparison = axis(cells=ONE)
+    assert comparison.steps == {"start": 2, "baseline": 1, "cell": 2, "branch": 1}
+    engines, lines, events = ran(tmp_path, comparison, monkeypatch)
+    assert [name.split(".")[1] for name in engines] == ["baseline", "connector"]
+    counted = [line for line in lines if "starting" not in line and "replaying" not in line and "Connector" not in line]
+    assert [line.split("]")[0] for line in counted] == ["[1/3", "[2/3", "[3/3"]
+    assert "measured NHD-chunkwise-overlap_off" in counted[-1]
+    assert len([event for event in events if event.kind == "plan.cell"]) == 2
+    assert (tmp_path / "report.json").is_file()
+
+
+def test_a_key_whose_baseline_hangs_is_given_up_and_its_cells_are_told(tmp_path, monkeypatch):
+    comparison = axis(cells=({"storage_format": "chunkwise", "overlap": "off"},))
+    engines, lines, _ = ran(tmp_path, comparison, monkeypatch, fails=("NHD",))
+    assert [name.split(".")[0] for name in engines] == ["NHD", "HND", "HND"]
+    assert sum("NHD-chunkwise-overlap_off-" in line for line in lines) == 2
+
+
+def test_connectors_take_turns_on_engines_of_their_own(tmp_path, monkeypatch):
+    comparison = specs(cells=ONE)
+    turns = 2 * len(ORDERS[0])
+    assert comparison.steps == {"start": 2 + turns, "baseline": 2, "cell": 2, "branch": turns}
+    engines, lines, events = ran(tmp_path, comparison, monkeypatch)
+    assert len(engines) == len(set(engines)) == 2 + turns
+    assert sum("measured" in line for line in lines) == turns
+    (planned,) = [event for event in events if event.kind == "gain.plan"]
+    assert planned["names"] == {"a": "one", "b": "two"}
+    cells = [event["cell"] for event in events if event.kind == "cell.begin"]
+    assert sorted(cells) == sorted(planned["pairs"][0][side] for side in ("a", "b"))
+
+
+def test_what_gave_up_is_said_once(tmp_path, monkeypatch):
+    comparison = specs(cells=ONE)
+    (plans,) = comparison.branches.values()
+    _, lines, _ = ran(tmp_path, comparison, monkeypatch, fails=(plans["a"].key,))
+    assert sum("it hangs" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (lambda: AxisGain(wanted(axis="placement", values=("index", "kernel")), Settings(), {"a": Example()}, MADE_OF),
+         "example can't choose placement per request"),
+        (lambda: AxisGain(wanted(axis="layout", values=("NHD", "HND")), Settings(), {"a": Embedded()}, MADE_OF),
+         "can't choose layout per request"),
+        (lambda: axis(cells=({"placement": "index"},)), "no pair of cells differs in placement alone"),
+        (lambda: SpecGain(wanted(specs=("a", "b")), Settings(), {"a": Embedded(), "b": Offloading()}, MADE_OF),
+         "no cell in common|different prompt lengths"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_compared_is_refused_when_it_is_planned(made, says):
+    with pytest.raises(SettingsError, match=says):
+        made()
