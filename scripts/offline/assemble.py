@@ -17,7 +17,11 @@ from pathlib import Path
 
 def main(target: Path, parts: Path) -> int:
     """0, or 2 after one sentence on stderr."""
-    if wrong := join(target, parts):
+    try:
+        wrong = join(target, parts)
+    except OSError as error:
+        wrong = f"{error.filename or target} can't be written ({error.strerror}); give a folder with 2 GB of room."
+    if wrong:
         print(f"bundle: {wrong}", file=sys.stderr)
         return 2
     return 0

@@ -32,16 +32,27 @@ def main() -> int:
     options = _options()
     if not 1 <= options.part_mib <= LARGEST_PART_MIB:
         return refuse(f"--part-mib: {options.part_mib} is not from 1 to {LARGEST_PART_MIB} MiB.")
+    if options.workers < 1:
+        return refuse(f"--workers: {options.workers} is too few; give 1 or more.")
+    try:
+        make(options)
+    except BundleError as error:
+        return refuse(error)
+    except OSError as error:
+        return refuse(f"{error.filename or options.out} can't be written ({error.strerror}); choose another --out.")
+    return 0
+
+
+def make(options: argparse.Namespace) -> None:
+    """Raises BundleError."""
     out = options.out.resolve()
     tree = out / "site"
     drop = [*DROP, *UNUSED, *options.drop, *(path for name in options.without for path in WITHOUT[name])]
-    try:
-        lock = read_lock(options.lock)
-        drop += [f"*.cpython-3{minor}-*" for minor in range(8, 20) if f"3.{minor}" != lock.python]
-        install(lock, tree)
-        of_the_rig(tree)
-    except BundleError as error:
-        return refuse(error)
+    lock = read_lock(options.lock)
+    drop += [f"*.cpython-3{minor}-*" for minor in range(8, 20) if f"3.{minor}" != lock.python]
+    out.mkdir(parents=True, exist_ok=True)
+    install(lock, tree)
+    of_the_rig(tree)
     dropped = slim(tree, drop=drop, strip=STRIP)
     archives = [*plan(tree, "site"), *plan(sources(CLONE, out / "rig"), "rig")]
     packed = compress(archives, out / "archives", workers=options.workers)
@@ -54,7 +65,6 @@ def main() -> int:
         f"{sum(path.stat().st_size for _, path in packed) / 2**20:8.1f} MiB  together, of {len(lock.pinned)} packages"
     )
     print(f"{len(parts)} parts of at most {options.part_mib} MiB in {out}")
-    return 0
 
 
 def install(lock: Lock, tree: Path) -> None:

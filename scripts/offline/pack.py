@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from locked import BundleError
+
 #: Files of at least so many bytes get an archive of their own: they unpack side by side and are packed once.
 OWN_ARCHIVE = 20 << 20
 #: xz level: higher ones gain a percent and cost twice the time.
@@ -44,8 +46,18 @@ def slim(tree: Path, *, drop: Sequence[str], strip: Sequence[str]) -> list[str]:
             path.unlink()
             dropped.append(name)
         elif any(fnmatch(name, pattern) for pattern in strip):
-            subprocess.run(["strip", "--strip-debug", str(path)], check=True, timeout=120)
+            _run(["strip", "--strip-debug", str(path)], cure="install it (apt-get install binutils)")
     return dropped
+
+
+def _run(command: Sequence[str], *, cure: str, cwd: Path | None = None) -> bytes:
+    try:
+        return subprocess.run(command, cwd=cwd, capture_output=True, check=True, timeout=120).stdout
+    except FileNotFoundError as error:
+        raise BundleError(f"there is no {command[0]} here; {cure}.") from error
+    except subprocess.SubprocessError as error:
+        said = " ".join((getattr(error, "stderr", None) or b"").decode(errors="replace").split())
+        raise BundleError(f"{' '.join(command[:2])} failed ({said or error}); {cure}.") from error
 
 
 def plan(tree: Path, root: str) -> list[Archive]:
@@ -125,8 +137,8 @@ def _describe(archive: Archive, path: Path) -> dict[str, object]:
 
 def sources(clone: Path, folder: Path) -> Path:
     """The clone's committed files, unpacked."""
-    ran = subprocess.run(["git", "archive", "HEAD"], cwd=clone, capture_output=True, check=True, timeout=120)
+    archive = _run(["git", "archive", "HEAD"], cwd=clone, cure="make the bundle in a git clone")
     shutil.rmtree(folder, ignore_errors=True)
-    with tarfile.open(fileobj=io.BytesIO(ran.stdout)) as tar:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         tar.extractall(folder, filter="data")
     return folder

@@ -200,6 +200,20 @@ def test_a_damaged_manifest_is_said(make, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_what_makes_a_bundle_must_be_a_clone(offline, lock, monkeypatch, capsys, tmp_path):
+    module = offline("make")
+    monkeypatch.setattr(module, "CLONE", tmp_path)
+    assert call(module, monkeypatch, "--lock", str(lock), "--out", str(tmp_path / "bundle")) == 2
+    assert "git archive failed (fatal: not a git repository" in capsys.readouterr().err
+
+
+def test_a_target_that_can_not_be_written_is_said(make):
+    done = assemble(make(), Path("/proc/target"))
+    assert done.returncode == 2
+    assert "/proc/target" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_missing_part_is_said(make, tmp_path):
     out = make()
     for path in sorted(out.glob("part-*"))[-1].glob("site.*"):
@@ -224,6 +238,8 @@ def test_a_wheel_that_is_not_the_locked_one_is_refused(offline, lock, index, mon
         ("make", ("--lock", "none.lock"), "none.lock can't be read; make it by scripts/bundle lock"),
         ("make", ("--lock", "pyproject.toml"), "is no lock of a bundle"),
         ("make", ("--part-mib", "62"), "62 is not from 1 to 61 MiB"),
+        ("make", ("--workers", "0"), "--workers: 0 is too few"),
+        ("make", ("--out", "/proc/bundle"), "/proc/bundle can't be written (No such file or directory)"),
         ("lock", ("--vllm", "9.8", "--out", "x.lock"), "no version of vllm==9.8"),
         ("lock", ("--add", "nowhere", "--vllm", "9.9", "--lmcache", "", "--out", "x.lock"), "nowhere"),
     ],
