@@ -89,11 +89,16 @@ class PlacementFlags(Flags):
 
 
 class JudgeFlags(Flags):
+    """MARU_E2E_OUT is the folder of a run; the reports of another one must not land there."""
+
     out: Annotated[
         Path | None,
         word(words.folder),
-        flag("out", "Write the reports there.", metavar="DIR", default="the run's folder"),
-    ] = None
+        flag(
+            "out", "Write the reports there.", metavar="DIR", default="the run's folder",
+            variables=("MARU_E2E_JUDGE_OUT",),
+        ),
+    ] = None  # fmt: skip
 
 
 class DoctorFlags(Served):

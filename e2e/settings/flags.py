@@ -28,24 +28,28 @@ class Flags(BaseModel):
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
+def variable(name: str) -> str:
+    return PREFIX + name.upper().replace("-", "_")
+
+
 def flag(
     name: str,
     help: str,
     *,
     metavar: str | None = None,
     default: str | bool | Callable[[Any], str] | None = None,
-    variable: str | None = None,
+    variables: tuple[str, ...] = (),
     off: str | None = None,
 ) -> Parameter:
-    """``--name``, the variable ``MARU_E2E_<NAME>`` (or else ``variable``) and the key ``name`` of a file.
+    """``--name``, the variable ``MARU_E2E_<NAME>`` (or those of ``variables``, the first that is set) and the key
+    ``name`` of a file.
 
     ``default``: how help shows the field's default, where that isn't its own text; False: not at all. ``off``: the flag
     that unsets it.
     """
-    own = PREFIX + name.upper().replace("-", "_")
     more = {"metavar": metavar} if _HAS_METAVAR else {}
     return Parameter(
-        name=f"--{name}", help=help, show_default=default, env_var=(own, variable) if variable else own,
+        name=f"--{name}", help=help, show_default=default, env_var=variables or variable(name),
         show_env_var=False, negative=off or (), n_tokens=None if metavar is None else 1 + metavar.count(" "),
         show_choices=False, accepts_keys=False, json_dict=False, json_list=False, **more,
     )  # fmt: skip

@@ -62,7 +62,7 @@ def _settings(values: Mapping[str, object], *, out: Path, argv: Sequence[str], r
         raise SettingsError("--attach takes a running engine, so --launcher docker has nothing to start; drop one.")
     if chosen["device"] == "cuda" and chosen.get("attention") == "strided":
         raise SettingsError("--attention strided is a CPU backend; leave it out, or use --device cpu.")
-    if chosen.get("api_key") and not chosen.get("attach"):
+    if not chosen.get("attach") and any(word.split("=")[0] == "--api-key" for word in argv):  # a variable may stay set
         raise SettingsError("--api-key is for the engine of --attach; give both, or drop it.")
     try:
         return Settings.recorded({**chosen, "out": out, "argv": redact.words(argv), "resume": resume})

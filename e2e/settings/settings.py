@@ -16,7 +16,7 @@ from e2e.grid.axes import Value
 from e2e.grid.selection import GRIDS, Selection
 from e2e.settings import device as devices
 from e2e.settings import words
-from e2e.settings.flags import ON_OFF, Flags, flag
+from e2e.settings.flags import ON_OFF, Flags, flag, variable
 from e2e.settings.words import at_least, one_of, word
 
 RECORDING = "recording.jsonl"
@@ -84,7 +84,7 @@ class Served(Flags):
         flag(
             "connector-server",
             "A running server of the connector instead of fresh ones; also MARU_SERVER_URL.", metavar="HOST:PORT",
-            variable="MARU_SERVER_URL",
+            variables=(variable("connector-server"), "MARU_SERVER_URL"),
         ),
     ] = None  # fmt: skip
 

@@ -38,7 +38,8 @@ def test_every_flag_has_a_variable_and_a_name_of_its_own():
         for field, info in command.model_fields.items():
             (flag,) = [each for each in info.metadata if hasattr(each, "env_var")]
             (name,) = flag.name
-            assert "MARU_E2E_" + name[2:].upper().replace("-", "_") in flag.env_var, field
+            own = "judge-out" if command is JudgeFlags else name[2:]
+            assert flag.env_var[0] == "MARU_E2E_" + own.upper().replace("-", "_"), field
             assert flag.help, field
             names.append(name)
         assert len({*names}) == len(names)
@@ -148,3 +149,21 @@ def test_a_contradiction_names_where_its_other_half_stands(monkeypatch, tmp_path
         monkeypatch.setenv(name, value)
     assert cli.execute(["run", "--launcher", "docker"]) == 2
     assert capsys.readouterr().err.rstrip().endswith(origin)
+
+
+def test_a_key_that_stays_set_hinders_no_run_of_ones_own_engines(settings_of, monkeypatch):
+    monkeypatch.setenv("MARU_E2E_API_KEY", "sk-secret")
+    assert settings_of("run").attach is None
+
+
+def test_where_a_run_goes_by_variable_is_not_where_another_ones_reports_go(monkeypatch, tmp_path):
+    seen = []
+    module = ModuleType("e2e.run")
+    module.rejudge = lambda folder, out: seen.append(out) or 0
+    monkeypatch.setitem(sys.modules, "e2e.run", module)
+    (tmp_path / "recording.jsonl").write_text("")
+    monkeypatch.setenv("MARU_E2E_OUT", "a-run")
+    assert cli.execute(["judge", str(tmp_path)]) == 0
+    monkeypatch.setenv("MARU_E2E_JUDGE_OUT", "there")
+    assert cli.execute(["judge", str(tmp_path)]) == 0
+    assert [str(out) for out in seen] == ["None", "there"]
