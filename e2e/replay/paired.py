@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from e2e.replay.client import EngineClient
 from e2e.replay.prompts import Prompt
@@ -54,10 +55,10 @@ class Sender:
 
 def until(read: Callable[[], object], done: Callable[[object], bool], *, limit_s: float = 2.0, pause_s: float = 0.005):
     """The first reading that is ``done``, or the last one before ``limit_s`` ran out."""
-    end_ns = time.monotonic_ns() + int(limit_s * 1e9)
-    while not done(found := read()) and time.monotonic_ns() < end_ns:
-        time.sleep(pause_s)
-    return found
+    return Retrying(
+        retry=retry_if_result(lambda found: not done(found)), stop=stop_after_delay(limit_s), wait=wait_fixed(pause_s),
+        retry_error_callback=lambda state: state.outcome.result(),
+    )(read)  # fmt: skip
 
 
 def timed_cell(request: str) -> str | None:
