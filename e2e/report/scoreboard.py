@@ -184,8 +184,13 @@ def document(board: Scoreboard, *, ended: bool = True) -> Document:
         )
         for row in board.rows
     ]  # fmt: skip
-    head = Heading(_title(board, ended), level=1)
-    return [head, _summary(board), Paragraph(false_alarms(board)), Table(headings, rows, left=6)]
+    planted = [FAULTS[name] for name in dict.fromkeys(row.fault for row in board.rows) if name in FAULTS]
+    meant = [(fault.name, fault.what, fault.stands_for) for fault in planted]
+    return [
+        Heading(_title(board, ended), level=1), _summary(board), Paragraph(false_alarms(board)),
+        Heading("What was planted"), Table(("fault", "what it does", "what it stands for"), meant, left=3),
+        Heading("What was seen"), Table(headings, rows, left=6),
+    ]  # fmt: skip
 
 
 def _summary(board: Scoreboard) -> Table:
