@@ -31,6 +31,8 @@ def main() -> int:
     wanted = [f"vllm=={options.vllm}", *BESIDE, *options.carry, *options.add]
     alone = [MODEL, *([f"lmcache=={options.lmcache}"] if options.lmcache else [])]
     out = options.out or default_lock(options.vllm, options.python)
+    if not out.parent.is_dir():
+        return refuse(f"--out: there is no folder {out.parent}.")
     where = ["--python-version", options.python, "--python-platform", options.platform, "--only-binary", ":all:"]
     compile_ = ["pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--no-annotate", *where]
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as excludes:

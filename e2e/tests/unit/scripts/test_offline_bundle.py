@@ -240,6 +240,7 @@ def test_a_wheel_that_is_not_the_locked_one_is_refused(offline, lock, index, mon
         ("make", ("--part-mib", "62"), "62 is not from 1 to 61 MiB"),
         ("make", ("--workers", "0"), "--workers: 0 is too few"),
         ("make", ("--out", "/proc/bundle"), "/proc/bundle can't be written (No such file or directory)"),
+        ("lock", ("--out", "/nowhere/x.lock"), "there is no folder /nowhere"),
         ("lock", ("--vllm", "9.8", "--out", "x.lock"), "no version of vllm==9.8"),
         ("lock", ("--add", "nowhere", "--vllm", "9.9", "--lmcache", "", "--out", "x.lock"), "nowhere"),
     ],
