@@ -37,7 +37,8 @@ def material(settings: Settings, *, python: str, attached: Attached | None = Non
     if attached:
         client = EngineClient(attached.url, timeout_s=settings.request_limit_s, api_key=attached.api_key)
         return Material(python, "", None, attached.max_tokens, texts, client.tokenize, attached)
-    model = prepare_model(settings.model, python=python)
+    with said_if_slow(f"preparing model {settings.model} ..."):
+        model = prepare_model(settings.model, python=python)
     if Path(model).is_dir():
         facts, has_tokens = model_facts(model), (Path(model) / "tokenizer.json").is_file()
         encode = folder_tokenizer(Path(model)) if has_tokens else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import requests
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_attempt, stop_after_delay, wait_fixed
@@ -24,6 +25,7 @@ _CONNECT_S = 10.0
 #: was still held by a store in flight.
 _BLIND_RESETS = 4
 _RESET_PAUSE_S = 0.25
+Field = TypeVar("Field")
 
 
 class EngineClient:
@@ -94,7 +96,7 @@ class EngineClient:
         """Token ids without special tokens, by the engine's own tokenizer."""
         body = {"prompt": text, "add_special_tokens": False}
         with self._answer("POST", "/tokenize", "tokenizing", self.timeout_s, json=body) as response:
-            return _json(response)["tokens"]
+            return _field(response, "tokens", list)
 
     def reset_prefix_cache(self, limit_s: float = 30.0, *, external: bool = False) -> tuple[bool | None, int]:
         """Empties vLLM's own prefix cache (with ``external`` the connector's store too), asked again until it says
@@ -106,7 +108,7 @@ class EngineClient:
             nonlocal last
             path = "/reset_prefix_cache" + ("?reset_external=true" if external else "")
             with self._answer("POST", path, "resetting its prefix cache", self.timeout_s) as response:
-                last = _json(response)["success"] if response.content.strip() else None
+                last = _field(response, "success", bool) if response.content.strip() else None
             return last
 
         retry = Retrying(
@@ -128,7 +130,7 @@ class EngineClient:
         limit_s = self.timeout_s if timeout is None else timeout
         body = {"method": method, "args": list(args), "kwargs": {}, "timeout": limit_s}
         with self._answer("POST", "/collective_rpc", f"calling {method}", limit_s + 5, json=body) as response:
-            return _json(response).get("results") or []
+            return [] if _json(response).get("results") is None else _field(response, "results", list)
 
     def server_info(self) -> dict[str, object]:
         """vLLM's configuration as the API process sees it; needs VLLM_SERVER_DEV_MODE=1."""
@@ -139,7 +141,7 @@ class EngineClient:
 
     def version(self) -> str:
         with self._answer("GET", "/version", "reading its version", self.timeout_s) as response:
-            return str(_json(response)["version"])
+            return _field(response, "version", str)
 
     def metrics(self) -> str:
         """The text of /metrics."""
@@ -196,13 +198,20 @@ def _refusal(response: requests.Response, what: str) -> EngineAnswer:
 def _json(response: requests.Response) -> dict:
     try:
         body = response.json()
-    except ValueError as error:
-        raise _no_json(response) from error
+    except (ValueError, RecursionError) as error:
+        raise _other(response) from error
     if not isinstance(body, dict):
-        raise _no_json(response)
+        raise _other(response)
     return body
 
 
-def _no_json(response: requests.Response) -> EngineAnswer:
-    message = f"{response.url} answered with what is no JSON object; is it a vLLM server?"
+def _field(response: requests.Response, name: str, kind: type[Field]) -> Field:
+    found = _json(response).get(name)
+    if not isinstance(found, kind):
+        raise _other(response)
+    return found
+
+
+def _other(response: requests.Response) -> EngineAnswer:
+    message = f"{response.url} answered something else than vLLM does; is it a vLLM server?"
     return EngineAnswer(message, status=response.status_code)

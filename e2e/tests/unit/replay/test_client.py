@@ -204,12 +204,38 @@ def test_an_address_that_is_none_is_refused(url):
         EngineClient(url).version()
 
 
-def test_the_wrong_kind_of_server_is_named():
+ASKED = {
+    "version": lambda client: client.version(),
+    "tokenize": lambda client: client.tokenize("x"),
+    "reset": lambda client: client.reset_prefix_cache(0.1),
+    "rpc": lambda client: client.collective_rpc("rig_info"),
+    "configuration": lambda client: client.server_info(),
+}
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"[" * 100_000, b"7"])
+@pytest.mark.parametrize("ask", ASKED)
+def test_the_wrong_kind_of_server_is_named(ask, body):
     with (
-        serve(lambda handler, _: send(handler, b"<html>")) as (url, _),
+        serve(lambda handler, _: send(handler, body)) as (url, _),
         pytest.raises(EngineAnswer, match="is it a vLLM server"),
     ):
-        EngineClient(url).version()
+        ASKED[ask](EngineClient(url))
+
+
+@pytest.mark.parametrize(
+    ("ask", "body"),
+    [
+        ("version", b"{}"), ("version", b'{"version": 32}'), ("tokenize", b"{}"), ("tokenize", b'{"tokens": 5}'),
+        ("reset", b"{}"), ("reset", b'{"success": "yes"}'), ("rpc", b'{"results": {"a": 1}}'),
+    ],
+)  # fmt: skip
+def test_a_field_of_another_kind_is_named_too(ask, body):
+    with (
+        serve(lambda handler, _: send(handler, body)) as (url, _),
+        pytest.raises(EngineAnswer, match="is it a vLLM server"),
+    ):
+        ASKED[ask](EngineClient(url))
 
 
 def test_a_key_goes_with_every_call():

@@ -32,6 +32,7 @@ ROLES = {
     "odd-layout": {**ENGINE, "/collective_rpc": {"results": [{"layout": "\x1b[2JHND"}]}},
     "odd-table": {**ENGINE, "/collective_rpc": {"results": [{"layout": {"NHD": 1}}]}},
     "odd-block": {**ENGINE, "/collective_rpc": {"results": [{"layout": "NHD", "block_size": "many"}]}},
+    "odd-tokens": {**ENGINE, "/tokenize": {"tokens": "many"}},
     "whole": ENGINE,
     "lost": {**ENGINE, "/v1/models": "lost"},
     "endless": {**ENGINE, "/version": "endless"},

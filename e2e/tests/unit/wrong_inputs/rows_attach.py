@@ -43,6 +43,8 @@ ROWS = (
     attach("attach: a worker that tells a table", "odd-table", ("tells what the rig can't use", "NHD or HND")),
     attach("attach: a worker that tells an odd block size", "odd-block",
            ("tells what the rig can't use", "block_size: 'many'")),
+    attach("attach: no /tokenize", "whole", ("tokenizing", "HTTP 404"), code=4),
+    attach("attach: tokens of another form", "odd-tokens", ("/tokenize", "is it a vLLM server?"), code=4),
     attach("attach: lengths that its model does not take", "whole", ("5000 is too long", "takes 4088 tokens"),
            "--lengths", "5000"),
     attach("attach: a layout that it does not have", "whole", ("HND",), "--cell", "layout=HND"),
