@@ -56,9 +56,10 @@ def test_a_quota_is_respected(machine, line, files, cores):
     assert usable_cores(**machine([""] * 8, files, line)) == cores
 
 
-def test_both_engines_get_every_core_and_no_binding():
+def test_both_engines_get_every_core_and_neither_bind_nor_spin():
     common = {"name": "x", "engine_key": "x", "model": "none/such"}
     baseline = EngineSpec(role="baseline", **common).environment({})
     connector = EngineSpec(role="connector", connector=ConnectorConfig("Some"), **common).environment({})
     assert baseline["OMP_NUM_THREADS"] == connector["OMP_NUM_THREADS"] == str(usable_cores())
     assert baseline["VLLM_CPU_OMP_THREADS_BIND"] == connector["VLLM_CPU_OMP_THREADS_BIND"] == "nobind"
+    assert baseline["OMP_WAIT_POLICY"] == connector["OMP_WAIT_POLICY"] == "passive"
