@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from e2e.base import redact
 from e2e.base.cell import Cell
 from e2e.base.connector import Adapter, owns_store
 from e2e.base.errors import EngineCrashed, EngineError, EngineTimeout
@@ -36,11 +37,13 @@ from e2e.settings.world import (
     engine_environment,
     environment,
     program,
+    secrets,
     shared_memory,
 )
 from e2e.stack.attach import AttachLauncher
 from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.ledger import Ledger
+from e2e.stack.logged import hide
 from e2e.stack.process import ProcessLauncher
 from e2e.stack.services import Services, beside
 from e2e.stack.spec import EngineSpec
@@ -91,6 +94,7 @@ class Flow:
     ledger: Ledger
     zygote: Zygote
     started: int = 0
+    hidden: frozenset[str] = frozenset()
 
     @property
     def run_id(self) -> str:
@@ -187,6 +191,8 @@ class Flow:
         )  # fmt: skip
         if wanted:
             spec = replace(spec, connector=spec.connector.placed(services.addresses))
+        self._know(spec)
+        stack.callback(hide, log_path.parent, spec.name, self.hidden)
         engine = stack.enter_context(self._launcher().start(spec, log_path=log_path, record=self.record))
         stack.enter_context(services.watched(lambda: engine.stop(limit_s=3.0)))
         engine.wait_ready(self.settings.start_limit_s)
@@ -379,7 +385,12 @@ class Flow:
                 self.record("note", text=f"{live.name}: the connector's pool was not emptied after a cell.")
 
     def _say(self, text: str) -> None:
-        self.progress.say(text)
+        self.progress.say(redact.without(text, self.hidden))
+
+    def _know(self, spec: EngineSpec) -> None:
+        """What an engine was told in confidence, and may say aloud."""
+        told = [spec.settings_env(), spec.connector.extra if spec.connector else {}]
+        self.hidden |= secrets(self.settings) | redact.secrets(told)
 
 
 def build(planned: KeyPlan, made_of: Material, name: Name, encode: Encode | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 HIDDEN = "(redacted)"
@@ -82,11 +82,16 @@ def words(argv: Sequence[str]) -> tuple[str, ...]:
 def text(words: str, known: frozenset[str] = frozenset()) -> str:
     """Without the ``known`` secrets, those in URLs, and what ``words`` itself calls one. Half a surrogate pair, which
     no file can hold, becomes a question mark."""
-    words = words.encode("utf-8", "replace").decode()
-    for secret in sorted(known, key=len, reverse=True):
-        words = words.replace(secret, HIDDEN)
+    words = without(words.encode("utf-8", "replace").decode(), known)
     words = _BEARER.sub(HIDDEN, _URL.sub(HIDDEN, words))
     return _FLAG_SAID.sub(_hidden, _SAID.sub(_hidden, words))
+
+
+def without(words: str, known: Iterable[str]) -> str:
+    """Without the ``known`` secrets, and otherwise as it is."""
+    for secret in sorted(known, key=len, reverse=True):
+        words = words.replace(secret, HIDDEN)
+    return words
 
 
 def _hidden(match: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from e2e.base.redact import HIDDEN, is_secret, redacted, secrets, text
 from e2e.recording.journal import Journal, read
+from e2e.stack.logged import hide
 
 KEY = "s3cr3t-9f8e7d6c"
 
@@ -113,3 +114,13 @@ def test_what_is_known_beforehand_is_never_written(tmp_path):
     with Journal(path, secrets=frozenset({KEY})) as journal:
         journal.record("note", text=f"a\ud800b {KEY}")
     assert read(path)[0]["text"] == f"a?b {HIDDEN}"
+
+
+def test_logs_of_an_engine_that_has_ended_lose_what_it_was_told_in_confidence(tmp_path):
+    said = f"args: {{'token': '{KEY}'}}\r\n\xff".encode("latin-1")
+    for name in ("HND.connector.1.2.log", "HND.connector.1.2.store.log", "HND.connector.1.22.log"):
+        (tmp_path / name).write_bytes(said)
+    hide(tmp_path, "HND.connector.1.2", {KEY})
+    assert (tmp_path / "HND.connector.1.2.log").read_bytes() == said.replace(KEY.encode(), HIDDEN.encode())
+    assert KEY.encode() not in (tmp_path / "HND.connector.1.2.store.log").read_bytes()
+    assert (tmp_path / "HND.connector.1.22.log").read_bytes() == said
