@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from e2e.cli import main
+from maru_e2e.__main__ import main
 
 if __name__ == "__main__":
     main()

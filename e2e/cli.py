@@ -58,10 +58,11 @@ app = App(
 
 @dataclass
 class Call:
-    """One command line under way: its words, with those that variables and a file stand for, and the folder that it
-    writes to as soon as that is known."""
+    """One command line under way: the words that were typed, ``argv`` with those that variables and a file stand for,
+    and the folder that it writes to as soon as that is known."""
 
-    argv: tuple[str, ...]
+    typed: tuple[str, ...]
+    argv: tuple[str, ...] = ()
     folder: Path | None = None
 
 
@@ -104,7 +105,8 @@ def gain(*, flags: Annotated[GainFlags | None, FLAT] = None, call: Ours) -> int:
     from e2e import gain as rooms
 
     if flags.judge:
-        return rooms.report(_recorded(flags.judge, "a comparison"))
+        typed = any(word.split("=")[0] == "--out" for word in call.typed)  # MARU_E2E_OUT is another run's folder
+        return rooms.report(_recorded(flags.judge, "a comparison"), out=flags.out if typed else None)
     if bool(flags.a) != bool(flags.b):
         raise UsageError("--a and --b go together; give both.")
     wanted = rooms.Wanted(
@@ -276,7 +278,7 @@ def _say(sentence: str, code: int) -> int:
 def _say_stopped(code: int, call: Call) -> int:
     """With a way to go on where there is one: a run that has begun to record."""
     recorded = call.folder is not None and (call.folder / RECORDING).is_file()
-    resumable = recorded and call.argv[0] in ("run", "faults")
+    resumable = recorded and call.typed[0] in ("run", "faults")
     hint = f"; {PROGRAM} run --resume --out {call.folder} continues it" if resumable else ""
     return _say(f"stopped by a signal{hint}.", code)
 

@@ -110,14 +110,14 @@ def gain(settings: Settings, wanted: Wanted) -> int:
     return report(settings.out)
 
 
-def report(folder: Path) -> int:
-    """From the recording alone; also ``maru-e2e gain --judge DIR``."""
+def report(folder: Path, *, out: Path | None = None) -> int:
+    """From the recording alone, written there or to ``out``; also ``maru-e2e gain --judge DIR``."""
     events = read(folder / RECORDING)
     found = judge_gain(events)
     if found is None:
         raise UsageError(f"{folder} holds no comparison; make one with maru-e2e gain.")
-    report_gain.write(found, events, folder)
-    write_reports(events, found.cells, directory=folder)
+    report_gain.write(found, events, out or folder)
+    write_reports(events, found.cells, directory=out or folder)
     return found.exit_code
 
 

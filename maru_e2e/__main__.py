@@ -10,11 +10,18 @@ from maru_e2e import EXIT_USAGE, hidden
 
 def main() -> NoReturn:
     if why := hidden():
-        sys.stderr.write(f"maru-e2e: {why}\n")
-        raise SystemExit(EXIT_USAGE)
-    from e2e.cli import main
-
+        _refuse(why)
+    try:
+        from e2e.cli import main
+    except ImportError as error:  # a traceback would end with 1, which is a verdict's
+        _refuse(f"{error}; the installation is broken, install maru-e2e again.")
     main()
+
+
+def _refuse(why: str) -> NoReturn:
+    if sys.stderr is not None:
+        sys.stderr.write(f"maru-e2e: {why}\n")
+    raise SystemExit(EXIT_USAGE)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict
 PREFIX = "MARU_E2E_"
 #: A parameter of a command whose fields are flags of that command.
 FLAT = Parameter(name="*")
-#: How help shows a switch, and a number without needless zeros.
-ON_OFF, SHORT = {True: "on", False: "off"}.__getitem__, "{:g}".format
+#: How help shows a switch.
+ON_OFF = {True: "on", False: "off"}.__getitem__
 #: The cyclopts for Python 3.10 doesn't know it.
 _HAS_METAVAR = "metavar" in inspect.signature(Parameter).parameters
 

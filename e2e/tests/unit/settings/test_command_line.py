@@ -220,6 +220,26 @@ def test_as_a_module(module):
     assert shown.stdout.strip() == version("maru-e2e")
 
 
+@pytest.mark.parametrize(
+    ("missing", "words", "said"),
+    [
+        ("scipy", "gain --judge x", "which is not installed; pip install 'maru-e2e[gain]'."),
+        ("cyclopts", "judge x", "the installation is broken, install maru-e2e again."),
+    ],
+)
+def test_a_package_that_is_missing_is_named(tmp_path, missing, words, said):
+    script = (
+        f"import sys; sys.modules[{missing!r}] = None; sys.argv = ['maru-e2e', *{words.split()}]; "
+        "from maru_e2e.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+
+
 def test_nothing_but_a_judgement_gives_1(rig, capsys):
     rig.does = fail(SystemExit(1))
     assert cli.execute(["run", "--out", "o"]) == 70

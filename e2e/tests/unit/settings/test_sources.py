@@ -1,6 +1,8 @@
 """Each flag is also a variable and a key of a file; whatever is wrong is named by where it stands."""
 
+import shutil
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -167,3 +169,17 @@ def test_where_a_run_goes_by_variable_is_not_where_another_ones_reports_go(monke
     monkeypatch.setenv("MARU_E2E_JUDGE_OUT", "there")
     assert cli.execute(["judge", str(tmp_path)]) == 0
     assert [str(out) for out in seen] == ["None", "there"]
+
+
+def test_a_comparison_is_judged_again_in_its_own_folder_or_where_one_says(monkeypatch, tmp_path):
+    recordings = Path(__file__).resolve().parents[2] / "recordings" / "h200"
+    (tmp_path / "ran").mkdir()
+    shutil.copy(recordings / "gain-nhd.jsonl.gz", tmp_path / "ran" / "recording.jsonl.gz")
+    monkeypatch.setenv("MARU_E2E_OUT", "a-run")
+    assert cli.execute(["gain", "--judge", "ran", "--out", "there"]) == 0
+    written = {"gain.json", "gain.md", "report.json", "report.md", "junit.xml"}
+    assert {path.name for path in (tmp_path / "there").iterdir()} == written
+    assert {path.name for path in (tmp_path / "ran").iterdir()} == {"recording.jsonl.gz"}
+    assert cli.execute(["gain", "--judge", "ran"]) == 0
+    assert {path.name for path in (tmp_path / "ran").iterdir()} == written | {"recording.jsonl.gz"}
+    assert not (tmp_path / "a-run").exists()
