@@ -90,6 +90,22 @@ def test_a_stopped_comparison_reports_the_cells_that_it_proved(tmp_path):
     assert "<failure" in (tmp_path / "junit.xml").read_text()
 
 
+@pytest.mark.parametrize(("seen", "code"), [(True, 143), (False, 1)])
+def test_a_stopped_self_test_shows_its_scoreboard_and_a_miss_decides(tmp_path, capsys, seen, code):
+    faulty, made = f"{CELL}-fault_bit_flip", Recording()
+    made.add("plan.cell", **{**made.plan, "cell": faulty, "fault": "bit_flip"})
+    made.cell(faulty)
+    for arm in ("external", "external_again"):
+        made.add("fault.fired", engine=made.connector, cell=faulty, arm=arm, fault="bit_flip", count=1)
+    if seen:
+        made.change("request.done", wrong_logprob, cell=faulty, arm="external")
+    with pytest.raises(Stopped) as stopped:
+        stopped_run(tmp_path, [event for event in made.events if event[0] != "run.end"], Stopped(signal.SIGTERM))
+    assert stopped.value.exit_code == code
+    assert (tmp_path / "scoreboard.md").is_file()
+    assert ("1 of 1 planted faults caught" in capsys.readouterr().out) is seen
+
+
 def test_a_cell_is_judged_as_it_ends_and_its_report_is_there_at_once(tmp_path):
     with Journal(tmp_path / "recording.jsonl") as journal:
         now = Standing(journal.record, directory=tmp_path)
