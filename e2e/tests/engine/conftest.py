@@ -87,7 +87,7 @@ def engine(tmp_path_factory) -> Iterator[Engines]:
         Ledger(run_id=f"test-{uuid.uuid4().hex[:12]}", state_dir=folder / "state") as ledger,
         Zygote(ledger=ledger) as zygote,
     ):
-        yield Engines(ledger, zygote, folder / "logs")
+        yield Engines(ledger, zygote, folder / "logs", dict(os.environ))
 
 
 @pytest.fixture(scope="session")

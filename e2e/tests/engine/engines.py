@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,9 +28,12 @@ def prompts(lengths: list[int]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Engines:
+    """``environ``: one for all, since an engine in another one than its zygote's is no fork."""
+
     ledger: Ledger
     zygote: Zygote
     logs: Path
+    environ: dict[str, str]
 
     @contextmanager
     def __call__(self, *, start: str = "fork", **settings) -> Iterator[EngineClient]:
@@ -43,7 +45,7 @@ class Engines:
             "kv_cache_memory_bytes": 256 << 20, "attention": "strided", **settings,
         }  # fmt: skip
         launcher = ProcessLauncher(
-            ledger=self.ledger, environ=dict(os.environ), zygote=self.zygote if start == "fork" else None
+            ledger=self.ledger, environ=self.environ, zygote=self.zygote if start == "fork" else None
         )
 
         def record(kind: str, **data: object) -> Event:
