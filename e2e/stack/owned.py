@@ -1,7 +1,8 @@
 """Whose is it? Marks in environments and folders, and the file that says what a run owns.
 
 Ownership is proven, never guessed: a process carries the run's id in its environment (``MARK``), a folder is called
-``maru-e2e-<run id>`` and holds a file with that id, a shared-memory segment was seen open in a process of ours.
+``maru-e2e-<run id>`` and holds a file with that id, a shared-memory segment was seen open in a process of ours. A fork
+shows the environment of its zygote, so it has the run's mark from its first moment and writes its engine's over it.
 """
 
 from __future__ import annotations
