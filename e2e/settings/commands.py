@@ -34,7 +34,7 @@ class Configured(Flags):
 
     config: Annotated[
         Path | None,
-        word(Path),
+        word(words.path),
         flag("config", "A TOML file with flags, such as max-tokens = 4; flags and variables win.", metavar="FILE.toml"),
     ] = None
 
@@ -75,7 +75,9 @@ class GainFlags(Configured, Prompted, Engines, Served, Connected, Cells):
     rounds: Annotated[int, at_least(1), flag("rounds", "Engine starts per side of --a and --b.", metavar="N")] = 2
     out: Out = Path("results")
     judge: Annotated[
-        Path | None, word(Path), flag("judge", "Judge a recorded comparison again; nothing is run.", metavar="DIR")
+        Path | None,
+        word(words.path),
+        flag("judge", "Judge a recorded comparison again; nothing is run.", metavar="DIR"),
     ] = None
 
 
@@ -108,7 +110,7 @@ class DoctorFlags(Served):
 class NightFlags(Flags):
     history: Annotated[
         Path | None,
-        word(Path),
+        word(words.path),
         flag("history", "Folder of earlier nights.", metavar="DIR", default="the one that DIR lies in"),
     ] = None
 
@@ -121,7 +123,7 @@ class SetupFlags(Flags):
         flag("vllm", "Another version of vLLM, such as 0.23.0.", metavar="VERSION", default="the one that fits"),
     ] = None
     venv: Annotated[
-        Path | None, word(Path), flag("venv", "The environment.", metavar="DIR", default="one of the user")
+        Path | None, word(words.path), flag("venv", "The environment.", metavar="DIR", default="one of the user")
     ] = None
     device: Annotated[str, one_of("auto", "cpu", "cuda"), flag("device", "auto, cpu or cuda.", metavar="DEVICE")] = (
         "auto"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import cyclopts
@@ -40,7 +39,7 @@ def from_file(app: cyclopts.App, commands: Sequence[str], arguments: ArgumentCol
         return
     given = flags["config"].tokens[-1]
     try:
-        content = words.toml(Path(given.value))
+        content = words.toml(words.path(given.value))
     except ValueError as error:
         raise SettingsError(f"{_name(given)}: {error}") from error
     for key, value in content.items():

@@ -248,10 +248,16 @@ def python(given: str) -> Path:
     return Path(os.path.abspath(found))
 
 
+def path(given: str) -> Path:
+    """Any place; an empty word would be the working folder."""
+    if not given.strip():
+        raise ValueError("it is empty; give a place, or leave it out.")
+    return Path(given)
+
+
 def folder(given: str) -> Path:
     """A folder to write to; it need not exist."""
-    if not given.strip():
-        raise ValueError("it is empty; give a folder.")
-    if Path(given).exists() and not Path(given).is_dir():
+    where = path(given)
+    if where.exists() and not where.is_dir():
         raise ValueError(f"{given!r} is a file; give a folder.")
-    return Path(given)
+    return where

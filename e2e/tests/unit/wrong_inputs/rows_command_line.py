@@ -64,6 +64,8 @@ WORDS = (
     row("judge without a folder", "judge", "FOLDER is missing a value"),
     row("switch with a value", "run --strict=perhaps", "--strict: 'perhaps'"),
     row("unknown shell", "completion tcsh", "'tcsh' can't be used"),
+    Row("an empty place", ("run", "--out", ""), 2, ("--out: it is empty",)),
+    Row("an empty file of settings", ("cells", "--config", ""), 2, ("--config: it is empty",)),
     Row("an empty word", ("run", "--model", ""), 2, ("--model: it is empty", "a model folder or a hub id")),
 )
 
