@@ -46,9 +46,15 @@ def _regular(pattern: str) -> str:
     return pattern
 
 
+def _has_port(address: str) -> str:
+    if not 0 < int(address.rpartition(":")[2]) < 65536:
+        raise ValueError("no port")
+    return address
+
+
 Word = Annotated[str, AfterValidator(_usable)]
 Pattern = Annotated[str, AfterValidator(_regular)]
-Env = dict[Annotated[str, Field(pattern=r"^[^=]+$")], Word]
+Env = dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], Word]
 Table = dict[str, Any]
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 _WHOLE = "a whole number of tokens from 1 on"
@@ -102,14 +108,14 @@ class ServerTable(_Strict):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
     command: list[Word] = []
-    address: str | None = Field(default=None, pattern=r"^[^\s:/]+:\d+$")
+    address: Annotated[Word, Field(pattern=r"^[^\s:/]+:\d+$"), AfterValidator(_has_port)] | None = None
     ready: Pattern | None = None
     useless: Pattern | None = None
     probe: Literal["maru", "tcp"] | None = None
     need: int = Field(default=0, ge=0)
-    dax_folder: str | None = None
+    dax_folder: Word | None = None
     env: Env = {}
-    limit_s: float = Field(default=30.0, gt=0, strict=False)
+    limit_s: float = Field(default=30.0, gt=0, allow_inf_nan=False, strict=False)
     cure: str = ""
 
 

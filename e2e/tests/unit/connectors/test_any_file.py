@@ -35,7 +35,23 @@ WHOLE = {
 }  # fmt: skip
 GRID = {"grid": {"layout": ["NHD", "HND"], "overlap": [True, "off"], "chunk_tokens": [128], "dtype": "auto"}}
 WORDS = st.sampled_from(
-    ["", "x", "layout", "dtype", "clas", "a.b", "a=b", "na me", "[", "on", "{pool_dir}", "\0", "a\nb"]
+    [
+        "",
+        "x",
+        "layout",
+        "clas",
+        "env",
+        "address",
+        "a.b",
+        "a=b",
+        "na me",
+        "[",
+        "on",
+        "{pool_dir}",
+        "h:70000",
+        "\0",
+        "a\nb",
+    ]
 )
 VALUES = st.recursive(
     st.sampled_from([0, -1, 1, 10**30, 1.5, nan, inf, True, False, datetime.date(2026, 1, 1)]) | WORDS,
@@ -109,7 +125,9 @@ def usable(adapter, found):
         words = [*config.engine_args, *config.env, *config.env.values()]
         for service in config.services:
             words += [*service.argv, *service.env, *service.env.values()]
-            assert service.limit_s > 0
+            words += filter(None, [service.address, service.dax_folder])
+            assert 0 < service.limit_s < inf
+            assert not service.address or 0 < int(service.address.rpartition(":")[2]) < 65536
             re.compile(f"{service.ready or ''}{service.useless or ''}")
         assert all(isinstance(word, str) and "\0" not in word for word in words)
         assert not any("=" in name for name in config.env)
@@ -121,7 +139,10 @@ def usable(adapter, found):
 
 @given(content=changed(WHOLE))
 @settings(max_examples=300, deadline=None)
+@example(content={"connector": {**WHOLE["connector"], "env": {"\0": "1"}}})
 @example(content={"connector": {**WHOLE["connector"], "servers": [{"name": "s", "command": ["s"], "ready": "["}]}})
+@example(content={"connector": {**WHOLE["connector"], "servers": [{"name": "s", "address": "h:70000"}]}})
+@example(content={"connector": {**WHOLE["connector"], "servers": [{"name": "s", "command": ["s"], "limit_s": inf}]}})
 def test_a_connector_file_is_refused_in_words_or_can_be_used(tmp_path_factory, content):
     path = write(tmp_path_factory.mktemp("file"), "c.toml", content)
     adapter, why = tried(lambda: load(path))
