@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,8 +70,9 @@ class Zygote:
         self._ended: dict[int, int] = {}
 
     def fits(self, env: Mapping[str, str], *, python: str) -> bool:
-        """May an engine with this environment be a fork? Always true before there is a zygote: it is begun alike."""
-        if env.get("VLLM_CPU_OMP_THREADS_BIND") != "nobind":  # see inside/zygote.py, _fork_further
+        """May an engine with this environment be a fork? Before there is a zygote, which is begun alike: on Linux."""
+        # what binds threads needs a process executed for it (inside/zygote.py, _fork_further)
+        if sys.platform != "linux" or env.get("VLLM_CPU_OMP_THREADS_BIND") != "nobind":
             return False
         return self._popen is None or (python, _early(env)) == (self._python, self._environment)
 
