@@ -10,8 +10,9 @@ from pages import ROOT, Page, pages
 
 from e2e import cli
 from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS
-from e2e.base.verdict import Verdict
+from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.connectors.generic import load_generic
+from e2e.report import sentences
 
 _SCREEN = 45
 _CODES = {
@@ -41,6 +42,29 @@ def test_the_first_output_is_explained_within_two_screens(page: str):
 def test_verdicts_and_their_exit_codes(page: str):
     found = re.findall(r"^\| `(\w+)` \| .* \| (\d+): [^|]* \|$", (ROOT / page).read_text(), re.MULTILINE)
     assert {Verdict(name): int(code) for name, code in found} == _CODES
+
+
+#: Of the run that the red example shows.
+_TOKENS = {
+    "arm": "external", "prompt": 0, "reference": "baseline cold", "position": 0, "kind": "tokens", "expected": 216,
+    "found": 29, "logprobs": [-0.1546810269355774, -1.6132595539093018],
+}  # fmt: skip
+_PAGES_WRONG = {
+    "arm": "external", "prompt": 0, "layer": 0, "kv": "K", "head": 0, "block": 0, "token": 0, "token_end": 16,
+    "wrong_pages": 5760, "pages": 5760, "wrong_share": 1.0, "wrong_layers": 30, "layers": 30, "pattern": "axes_swapped",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        sentences.detail(Finding("exact", Reason.TOKENS_DIFFER, _TOKENS)),
+        sentences.sentence(Finding("digests", Reason.DIGEST_DIFFERS, _PAGES_WRONG)),
+        f"{sentences.meaning(Reason.TOKENS_DIFFER)}: {sentences.pattern(_PAGES_WRONG)} (1 cell)",
+    ],
+)
+def test_the_red_example_reads_as_reports_do(shown: str):
+    assert shown in re.sub(r"\s*\n>?\s*", " ", (ROOT / "README.md").read_text())
 
 
 @pytest.mark.parametrize("word", ["independent community build", "libnuma1", "python3-venv", "GB of disk", "minutes"])
