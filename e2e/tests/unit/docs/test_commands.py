@@ -160,6 +160,6 @@ def table_rows(first: str) -> list[tuple[str, tuple[str, ...]]]:
 def sources() -> str:
     folders = [(ROOT / name).rglob("*") for name in ("e2e", "scripts", "docker", ".github")]
     files = [ROOT / "compose.yaml", *(path for folder in folders for path in folder if path.suffix != ".md")]
-    texts = [path.read_bytes() for path in files if path.is_file() and "tests" not in path.parts]
+    texts = [path.read_bytes() for path in files if path.is_file() and not {"tests", "wheels"} & set(path.parts)]
     variables = [variable for _, row in table_rows("flag") for variable in row[0].split(", ")]
     return b"\n".join(texts).decode("utf-8", "replace") + " ".join(variables)
