@@ -8,7 +8,6 @@ closes its end we end, and the kernel ends the engines with us.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import gc
@@ -127,4 +126,9 @@ if __name__ == "__main__":
         engine = serve(rig)
     if engine:
         # from here on this is the engine's main module: its exit code, traceback and end are Python's own
-        runpy.run_path(become(engine), run_name="__main__")
+        file = become(engine)
+        try:
+            runpy.run_path(file, run_name="__main__")
+        except BaseException:
+            gc.unfreeze()  # libraries call what is frozen at the end a leak, after the words that say why it ended
+            raise
