@@ -58,9 +58,6 @@ def _tell(to: socket.socket, **message: object) -> None:
 
 def become(order: dict) -> str:
     """Gives this fork all that ``python -m`` would have started with; returns the file of its module."""
-    atexit.register(
-        gc.unfreeze
-    )  # libraries call what is frozen at the end a leak, after the words that say why it ended
     for name, value in order["marks"].items():
         _mark(name, value)
     log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
