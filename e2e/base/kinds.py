@@ -107,6 +107,8 @@ class PlanInvalid:
 
 @kind("engine.start")
 class EngineStart:
+    """``started``: a process as a "fork" of one that has imported vLLM, or "stock"."""
+
     engine: str
     engine_key: str
     role: Role
@@ -115,6 +117,7 @@ class EngineStart:
     launcher: str
     log: str | None
     env: dict[str, str] = field(default_factory=dict)
+    started: str | None = None
 
 
 @kind("engine.ready")

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from e2e.stack.waits import Outcome, wait
 from e2e.tests.engine.conftest import Rig, left_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -69,16 +70,14 @@ def test_server_that_dies_under_the_engine_is_named_within_a_minute(standin, tmp
     with subprocess.Popen(
         command, env=standin.environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
-        said = ""
-        for line in process.stdout:
-            said += line
-            if line.startswith("replaying"):
-                break
+        recording = tmp_path / "run" / "recording.jsonl"
+        begun = lambda: recording.exists() and '"cell.begin"' in recording.read_text()  # noqa: E731
+        assert wait(begun, dead=lambda: process.poll() is not None, limit_s=300) is Outcome.READY
         children = psutil.Process(process.pid).children(recursive=True)
         server = next(p for p in children if str(FAKE) in " ".join(p.cmdline()))
         server.kill()
         began = time.monotonic()
-        said += process.stdout.read()
+        said = process.stdout.read()
         assert process.wait(timeout=60) == 4, said
         assert time.monotonic() - began < 60
     assert "maru-server ended with exit code -9 under a running engine" in " ".join(said.split())
