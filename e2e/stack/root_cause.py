@@ -117,7 +117,8 @@ def stall(log: str) -> str:
     if float(counts["used"]) >= _FULL:
         why = "its cache is full and nothing runs, so blocks are not freed"
     else:
-        why = "nothing runs, so what waits is held up by the connector's load or for blocks"
+        used = f"nothing runs, yet {counts['used']}% of the cache stay in use"
+        why = f"{used}: blocks are not freed, or a load of the connector does not end"
     return f"{why} (its log: {counts.string[counts.start() :].strip()[:200]})"
 
 

@@ -152,8 +152,11 @@ def test_an_engine_that_waits_for_ever_with_a_full_cache_is_told_by_its_own_line
     assert "\n" not in said
 
 
-def test_one_that_waits_with_room_left_waits_for_a_load_or_for_blocks():
-    assert "held up by the connector's load" in stall(COUNTS.format(0, 2, "GPU", 31.0))
+def test_one_that_waits_with_room_left_waits_for_blocks_or_for_a_load():
+    """As an engine said whose connector never gave blocks free: the third prompt needed more than the rest."""
+    said = stall(COUNTS.format(0, 1, "CPU", 52.0))
+    assert "nothing runs, yet 52.0% of the cache stay in use: blocks are not freed, or a load" in said
+    assert "Running: 0 reqs, Waiting: 1 reqs, CPU KV cache usage: 52.0%" in said
 
 
 @pytest.mark.parametrize(
