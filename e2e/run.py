@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.base.cell import Cell
-from e2e.base.connector import Adapter, missing, unfit
+from e2e.base.connector import Adapter, crowded, missing, unfit
 from e2e.base.errors import SettingsError, UsageError
 from e2e.connectors.installed import installed
 from e2e.connectors.table import ADAPTERS, load
@@ -48,6 +48,8 @@ def run(settings: Settings) -> int:
     done = finished(before, baseline=not settings.attach)
     todo = by_engine([cell for cell in grid.cells if cell.id not in done], adapter)
     plans = [plan_of(key, cells, settings, adapter, made_of) for key, cells in todo.items()]
+    if why := None if settings.attach else crowded(adapter, starts=len(plans)):
+        raise SettingsError(f"connector {adapter.name}: {why}")
     name = Name.new(next_attempt(before))
     for planned in plans:
         build(planned, made_of, name, made_of.encode)

@@ -155,6 +155,8 @@ class Particular(Protocol):
 
     def unfit(self, *, device: str, attention: str | None) -> str | None: ...
 
+    def crowded(self, *, starts: int) -> str | None: ...
+
     def refuses(self, cell: Cell, tokens: int) -> str | None: ...
 
     def blind(self, cell: Cell) -> list[dict[str, str]]: ...
@@ -179,6 +181,12 @@ def unfit(adapter: Adapter, *, device: str, attention: str | None) -> str | None
     as in --attention, None where vLLM chooses."""
     ask = getattr(adapter, "unfit", None)
     return ask(device=device, attention=attention) if ask else None
+
+
+def crowded(adapter: Adapter, *, starts: int) -> str | None:
+    """Why a store that somebody else runs has no room for so many engine starts, with the cure, as one sentence."""
+    ask = getattr(adapter, "crowded", None)
+    return ask(starts=starts) if ask else None
 
 
 def refuses(adapter: Adapter, cell: Cell, tokens: int) -> str | None:

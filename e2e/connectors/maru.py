@@ -13,8 +13,10 @@ from pathlib import Path
 
 from e2e.base.cell import Cell
 from e2e.base.connector import OVERLAP_UNSEEN, ConnectorConfig, HitRule, ServiceSpec, Witness
+from e2e.base.errors import EngineTimeout, SettingsError
 from e2e.connectors.installed import installed
 from e2e.connectors.maru_build import LOOK, Build, maru_of
+from e2e.connectors.maru_rpc import MaruServer
 from e2e.connectors.programs import program
 from e2e.connectors.steps import aligned_step
 
@@ -26,6 +28,8 @@ FORMER = {
 RESOURCE_MANAGER, SERVER = "maru-resource-manager", "maru-server"
 _LOGGING = Path(__file__).with_name("maru_logging.json")
 _ASYNC_SINCE = (0, 16)
+#: What July's scheduler asks for beside the worker's pool. Bytes.
+_SCHEDULERS_REGION = 4 << 20
 _VIEW_MOVED, _VIEW_OF_TRITON = (0, 23), (0, 26)
 _INSTALL = (
     "give it as MARU_REQUIREMENT (a pip requirement or a wheel) and run scripts/maru, or use an image that has it"
@@ -93,6 +97,23 @@ class Maru:
                 f"this Maru loads nothing useful here on vLLM {vllm[0]}.{vllm[1]}; take 0.26 or newer, or a newer Maru."
             )
         return None
+
+    def crowded(self, *, starts: int) -> str | None:
+        """July's server frees no region that has keys, so a given one keeps the pool of every engine that was there.
+        One that does not answer is told when the first engine needs it."""
+        if not (self.server and self.build and self.build.july):
+            return None
+        try:
+            free = MaruServer(self.server, limit_s=3.0).free_bytes()
+        except (EngineTimeout, SettingsError):
+            return None
+        need = starts * (self.pool_bytes + _SCHEDULERS_REGION)
+        if free is None or free >= need:
+            return None
+        return (
+            f"maru-server at {self.server} has {free >> 20} MiB free, and {starts} engine starts need {need >> 20} MiB "
+            "(this Maru frees no region that has keys); restart it, give a smaller --pool-size, or narrow --cell."
+        )
 
     def check(self, cell: Cell) -> str | None:
         vllm = installed(self.python).vllm_version

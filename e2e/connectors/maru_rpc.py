@@ -13,7 +13,7 @@ from msgspec import msgpack
 
 from e2e.base.errors import EngineTimeout, SettingsError
 
-GET_STATS, HANDSHAKE = 0xF0, 0xFE
+GET_STATS, GET_USAGE, HANDSHAKE = 0xF0, 0xF3, 0xFE
 REQUEST_ALLOC, RETURN_ALLOC = 0x01, 0x03
 _HEADER = struct.Struct("!HBBBBBBII")
 _MAGIC, _VERSION = 0xCF00, 1
@@ -58,6 +58,12 @@ class MaruServer:
         if isinstance(handle, dict) and "region_id" in handle:
             self.call(RETURN_ALLOC, instance_id=instance, region_id=handle["region_id"])
         return None
+
+    def free_bytes(self) -> int | None:
+        """Of the pool that it lends from; None from a server that keeps no such count."""
+        usage = self.call(GET_USAGE)
+        total, free = usage.get("pool_total"), usage.get("pool_free")
+        return free if isinstance(total, int) and isinstance(free, int) and total > 0 else None
 
     def operations(self, instance: str) -> dict[str, dict[str, float]]:
         """``{"retrieve": {"count", "hit_count", "miss_count", "total_bytes", ...}, ...}`` of one client since it

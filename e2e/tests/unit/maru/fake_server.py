@@ -10,7 +10,7 @@ from pathlib import Path
 
 import zmq
 
-from e2e.connectors.maru_rpc import GET_STATS, HANDSHAKE, REQUEST_ALLOC, decode, encode
+from e2e.connectors.maru_rpc import GET_STATS, GET_USAGE, HANDSHAKE, REQUEST_ALLOC, decode, encode
 
 REPORT_STATS = 0xF2
 STATS = Path(__file__).parents[2] / "recordings" / "maru" / "stats-july.json"
@@ -30,6 +30,8 @@ def answer(kind: int, payload: dict, mood: str) -> dict:
             total = {"count": 1, "hit_count": 1, "miss_count": 0, "total_bytes": entry["total_bytes"]}
             reported[entry["client_id"]] = {"operations": {entry["op_type"]: total}}
         return {"success": True}
+    if kind == GET_USAGE:
+        return {"instances": [], "pool_total": 4 << 30, "pool_free": 3 << 30}
     if kind == GET_STATS and mood == "live":
         return {"stats_manager": {"clients": reported}}
     if kind == GET_STATS:

@@ -10,6 +10,8 @@ import pytest
 
 from e2e.base.connector import ServiceSpec
 from e2e.base.errors import EngineRefused, EngineTimeout, SettingsError
+from e2e.connectors.maru import Maru
+from e2e.connectors.maru_build import Build
 from e2e.connectors.maru_rpc import HANDSHAKE, MaruServer, decode, encode
 from e2e.observe.maru import MaruWitness
 from e2e.stack.maru_servers import probe_maru
@@ -32,6 +34,21 @@ def serving(mood=""):
             yield f"127.0.0.1:{port}"
         finally:
             process.kill()
+
+
+def test_a_given_server_without_room_for_every_start_is_refused_early():
+    july = Build(version="1", commit="c", source="s", keys=frozenset(), kernels=False)
+    with serving() as address:
+        assert MaruServer(address).free_bytes() == 3 << 30
+        maru = Maru(build=july, server=address)
+        assert maru.crowded(starts=2) is None
+        said = maru.crowded(starts=3)
+        assert "has 3072 MiB free, and 3 engine starts need 3084 MiB" in said
+        assert "restart it" in said
+        newer = Build(version="1", commit="c", source="s", keys=frozenset({"maru_use_layerwise"}), kernels=False)
+        assert Maru(build=newer, server=address).crowded(starts=30) is None
+        assert Maru(build=july).crowded(starts=30) is None
+    assert maru.crowded(starts=30) is None, "one that is gone is told when it is needed"
 
 
 def test_header_is_sixteen_bytes_in_network_order():
