@@ -101,7 +101,7 @@ def test_settings_shown_as_files_are_read(name: str, text: str, tmp_path: Path, 
 def test_both_first_pages_show_the_same_commands():
     english, korean = ({line.split("#")[0].strip() for line in _commands(page)} for page in _PAGES)
     assert korean <= english | {
-        "MARU_REQUIREMENT=/path/to/maru.whl ./scripts/maru",
+        "MARU_REQUIREMENT=/path/to/maru ./scripts/maru",
         "./scripts/canary --connector maru",
     }
 
