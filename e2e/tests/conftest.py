@@ -14,8 +14,10 @@ ROOT = Path(__file__).parents[2]
 settings.register_profile("rig", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rig")
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it in the background; engines would inherit it
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+#: A shell has the first ignored in the background, nohup the second; what tests start would inherit that.
+for number, heard in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, heard)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 HOW: fork or stock."""
 
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -16,7 +15,6 @@ from e2e.stack.zygote import Zygote
 
 
 def main(run_id: str, folder: str, model: str, limit_s: str, how: str) -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests under nohup has it ignored
     ledger = Ledger(run_id=run_id, state_dir=Path(folder) / "state")
     pool = ledger.folder(Path("/dev/shm"), "pool")
     (pool / "chunk").write_text("x")
