@@ -94,7 +94,7 @@ def baseline(index: Index, key: str, attempt: int) -> Side | None:
         return None
     engine = begun[-1]
     whole = engine.baseline_begun and engine.baseline_ended
-    return Side(BASELINE, str(engine.name), _table(engine), arms(index, {engine.name}, None, BASELINE), whole)
+    return Side(BASELINE, str(engine.name), _table(engine), arms(index, {engine.name}, None, BASELINE), whole, True)
 
 
 def failures(index: Index, cell: Hashable, plan_: Plan, attempt: int) -> list[Failure]:
@@ -121,7 +121,14 @@ def view(index: Index, cell: Hashable, attempt: int, plan_: Plan, *, strict: boo
     engines = {name for name, engine in index.engines.items() if engine.attempt == attempt and engine.role != BASELINE}
     ran_on = index.engines[begins[-1][1]] if begins else Engine("")
     of_cell = [events for (engine, name, _), events in index.arms.items() if engine in engines and name == cell]
-    connector = Side(CONNECTOR, str(ran_on.name), _table(ran_on), arms(index, engines, cell, CONNECTOR), bool(ends))
+    connector = Side(
+        CONNECTOR,
+        str(ran_on.name),
+        _table(ran_on),
+        arms(index, engines, cell, CONNECTOR),
+        bool(ends),
+        ran_on.started >= 0,
+    )
     return CellView(
         cell=str(cell),
         attempt=attempt,

@@ -143,13 +143,15 @@ class Arm:
 
 @dataclass(frozen=True)
 class Side:
-    """One engine's part in a cell: the connector's own, or the baseline engine that has no connector."""
+    """One engine's part in a cell: the connector's own, or the baseline engine that has no connector. ``started``: its
+    start was recorded, and with it what it is."""
 
     role: str
     engine: str
     effective: Mapping[str, object] | None
     arms: Mapping[str, Arm]
     finished: bool
+    started: bool
 
     def answer(self, arm: str, prompt: int) -> Answer | None:
         """An answer that can be compared, or None."""

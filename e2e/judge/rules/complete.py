@@ -13,6 +13,8 @@ def check(view: CellView) -> list[Finding]:
     findings = []
     if not (view.begun and view.ended):
         findings.append(Finding(RULE, Reason.NOT_RUN, {"what": "cell.end" if view.begun else "cell.begin"}))
+    if view.begun and not view.connector.started:
+        findings.append(Finding(RULE, Reason.NOT_RUN, {"what": "engine.start"}))
     if not view.plan.lengths:
         findings.append(Finding(RULE, Reason.NOT_RUN, {"what": "prompts"}))
     if not view.plan.baseline:

@@ -100,6 +100,7 @@ def test_reason(kind, where, edit, reason):
 
 
 DROPPED = [
+    ("engine.start", Reason.NOT_RUN),
     ("metrics.delta", Reason.COUNTERS_MISSING),
     ("connector.evidence", Reason.COUNTERS_MISSING),
     ("expect.hit", Reason.COUNTERS_MISSING),
