@@ -16,7 +16,7 @@ from e2e.recording.journal import read
 
 KINDS = {
     "attached", "crash", "decode-bench", "example", "faults-index", "faults-kernel", "gain", "grid", "interrupted",
-    "maru", "resumed", "two-at-once",
+    "maru", "offloading", "resumed", "two-at-once",
 }  # fmt: skip
 #: Healthy runs of one cell, whose every event is lost once.
 HEALTHY = ("example", "attached", "maru")
