@@ -13,6 +13,7 @@ import pytest
 from e2e.base.event import Event
 from e2e.judge import judge
 from e2e.judge.gain import judge_gain
+from e2e.recording.journal import read
 from e2e.report import console, gain, markdown, placement, scoreboard, terminal
 from e2e.report.document import Document
 from e2e.report.facts import facts
@@ -23,8 +24,7 @@ H200 = Path(__file__).resolve().parents[2] / "recordings" / "h200"
 
 
 def recorded(name: str) -> list[Event]:
-    with gzip.open(H200 / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        return [Event(e["kind"], e["data"], e["t_ns"]) for e in map(json.loads, lines)]
+    return read(H200 / f"{name}.jsonl.gz")
 
 
 def narrow(document: Document) -> str:
