@@ -20,7 +20,7 @@ from docker.errors import DockerException
 
 from e2e.base.errors import EXIT_PASS, EXIT_USAGE, EngineTimeout, SettingsError
 from e2e.connectors.installed import installed
-from e2e.connectors.maru import RESOURCE_MANAGER, SERVER
+from e2e.connectors.maru import RESOURCE_MANAGER, SERVER, misread
 from e2e.connectors.maru_build import Build, maru_of
 from e2e.connectors.maru_rpc import MaruServer
 from e2e.connectors.programs import program
@@ -189,11 +189,10 @@ def _maru(at: Machine) -> Iterator[Line]:
     yield Line("ok", "Maru", f"{build['version']}, commit {str(build['commit'])[:12]}, {build['line']} line")
     if not at.maru.kernels:
         yield Line("note", "Maru", "its kernels are not built: loads are placed by indexing")
-    if at.maru.july and (0, 23) <= (at.vllm_version or (0, 0)) < (0, 26):
-        cure = "take vLLM 0.26 or newer, or a newer Maru"
-        yield Line("no", "Maru", "this Maru stores nothing useful on vLLM 0.23 to 0.25", cure)
-    elif at.maru.july and at.gpus and (at.vllm_version or (0, 0)) >= (0, 26):
-        yield Line("note", "Maru", "this Maru reads one backend's view here: give --attention TRITON_ATTN")
+    device, attention = ("cuda", None) if at.gpus else ("cpu", "strided")
+    if why := misread(at.maru, at.vllm_version, device=device, attention=attention):
+        says, _, cure = why.rstrip(".").partition("; ")
+        yield Line("no", "Maru", says, cure)
     if at.server:
         return
     lacking = [name for name, there in at.maru_programs.items() if not there]

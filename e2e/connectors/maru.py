@@ -82,21 +82,7 @@ class Maru:
         return program(name, python=self.python) or name
 
     def unfit(self, *, device: str, attention: str | None) -> str | None:
-        """July takes a view by the class of the attention's metadata: Triton's, right from vLLM 0.26 on, or else one
-        that vLLM 0.23 moved (docs/maru.md#versions). The rig's CPU backend passes for Triton's."""
-        vllm = installed(self.python).vllm_version
-        if vllm is None or not (self.build and self.build.july):
-            return None
-        if vllm >= _VIEW_OF_TRITON:
-            if attention in ("TRITON_ATTN", "strided"):
-                return None
-            cure = "--attention TRITON_ATTN" if device == "cuda" else "the default of --attention"
-            return f"this Maru misreads this attention backend's cache from vLLM 0.26 on; use {cure}, or a newer Maru."
-        if vllm >= _VIEW_MOVED or attention == "TRITON_ATTN":
-            return (
-                f"this Maru loads nothing useful here on vLLM {vllm[0]}.{vllm[1]}; take 0.26 or newer, or a newer Maru."
-            )
-        return None
+        return misread(self.build, installed(self.python).vllm_version, device=device, attention=attention)
 
     def crowded(self, *, starts: int) -> str | None:
         """July's server frees no region that has keys, so a given one keeps the pool of every engine that was there.
@@ -244,6 +230,23 @@ class Maru:
 
     def step(self, cell: Cell, *, block_size: int) -> int:
         return aligned_step(self.hit_rule(cell, block_size=block_size).granularity, block_size)
+
+
+def misread(
+    build: Build | None, vllm: tuple[int, int] | None, *, device: str, attention: str | None
+) -> str | None:  # fmt: skip
+    """July takes a view by the class of the attention's metadata: Triton's, right from vLLM 0.26 on, or else one
+    that vLLM 0.23 moved (docs/maru.md#versions). The rig's CPU backend passes for Triton's."""
+    if vllm is None or build is None or not build.july:
+        return None
+    if vllm >= _VIEW_OF_TRITON:
+        if attention in ("TRITON_ATTN", "strided"):
+            return None
+        cure = "--attention TRITON_ATTN" if device == "cuda" else "the default of --attention"
+        return f"this Maru misreads this attention backend's cache from vLLM 0.26 on; use {cure}, or a newer Maru."
+    if vllm >= _VIEW_MOVED or attention == "TRITON_ATTN":
+        return f"this Maru loads nothing useful here on vLLM {vllm[0]}.{vllm[1]}; take 0.26 or newer, or a newer Maru."
+    return None
 
 
 def _chunk(cell: Cell) -> int:

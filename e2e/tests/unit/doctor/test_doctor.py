@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from e2e import doctor as rooms
+from e2e.connectors.maru import misread
 from e2e.connectors.maru_build import Build
 from e2e.doctor import GIB, Machine, diagnose, doctor, look, text
 
@@ -77,16 +78,18 @@ def test_traps_of_the_installed_version(version, word, absent):
     ("version", "gpus", "words"),
     [
         ((0, 22), ("H200",), []),
-        ((0, 23), ("H200",), ["stores nothing useful"]),
-        ((0, 25), ("H200",), ["stores nothing useful"]),
+        ((0, 23), ("H200",), ["take 0.26 or newer"]),
+        ((0, 25), ("H200",), ["take 0.26 or newer"]),
         ((0, 26), ("H200",), ["--attention TRITON_ATTN"]),
         ((0, 32), (), []),
     ],
 )
 def test_what_maru_of_july_makes_of_a_version(version, gpus, words):
     found = of(lines(maru=JULY, vllm=("vllm", "x"), vllm_version=version, gpus=gpus), "Maru")
-    told = [word for word in ("stores nothing useful", "--attention TRITON_ATTN") for x in found if word in x.says]
+    told = [word for word in ("take 0.26 or newer", "--attention TRITON_ATTN") for x in found if word in x.cure]
     assert told == words
+    refused = misread(JULY, version, device="cuda" if gpus else "cpu", attention=None if gpus else "strided")
+    assert [f"{line.says}; {line.cure}." for line in found if line.state == "no"] == ([refused] if refused else [])
 
 
 def test_servers_of_maru():
