@@ -1,0 +1,33 @@
+"""A cell in tokens: what a scenario has to know of it to tell its story."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from e2e.base.connector import HitRule
+from e2e.base.program import Hit, Span
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized:
+    """``lengths``: of prompts at which the exact oracle holds for this connector, see grid/lengths.py. ``step``: tokens
+    of a prefill step, or None. ``answer``: output tokens. ``at_once``: requests at a time. ``baseline``: is there an
+    engine without the connector to compare with."""
+
+    lengths: tuple[int, ...]
+    rule: HitRule
+    block_size: int
+    step: int | None
+    answer: int
+    at_once: int = 1
+    baseline: bool = True
+
+    def local(self, tokens: int) -> int:
+        """Tokens that vLLM's prefix cache serves of a prompt that it has just computed: whole blocks, never the last
+        token."""
+        return max(tokens - 1, 0) // self.block_size * self.block_size
+
+    def hit(self, tokens: int, *, local: int = 0, connector: bool = True) -> Hit:
+        """Of a prompt that was stored whole, and of which ``local`` tokens lie in vLLM's own prefix cache."""
+        external = self.rule.external(tokens, local) if connector else 0
+        return Hit(Span(local, local), Span(external, external))

@@ -1,0 +1,85 @@
+"""Programs are values: they survive the recording, and one that could not be judged can't be built."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from e2e.base.connector import HitRule
+from e2e.base.program import (
+    Cold,
+    Forget,
+    Like,
+    Loaded,
+    Program,
+    Scribble,
+    Send,
+    Served,
+    Site,
+    Start,
+    Stop,
+    Text,
+    plainly,
+    program_of,
+)
+from e2e.scenarios.sized import Sized
+from e2e.scenarios.table import SCENARIOS
+
+CELL = Sized(lengths=(513, 1030), rule=HitRule(256), block_size=16, step=256, answer=8)
+
+
+ONE = (Site("one"),)
+
+
+def one(*steps, sites=ONE) -> Program:
+    return Program(sites, (Text(100),), steps)
+
+
+COLD = Send("cold", "one", (0,), (Cold(),))
+AGAIN = Send("again", "one", (0,), (Served(True), Loaded(("one", "cold"))))
+WRONG = {
+    "there is no site": (Forget("two"),),
+    "sent twice": (COLD, COLD),
+    "texts that there are not": (Send("cold", "one", (1,), (Cold(),)),),
+    "one of Cold": (Send("cold", "one", (0,), (Like((("one", "cold"),)),)),),
+    "not sent before": (Send("cold", "one", (0,), (Cold(), Like((("one", "warm"),)))),),
+    "no claim looks at it": (COLD, Forget("one"), Scribble("one"), Send("again", "one", (0,), (Served(True),))),
+    "overwritten before it": (COLD, Forget("one"), AGAIN),
+    "is started twice": (Start("one"), Start("one")),
+    "does not run": (Start("one"), Stop("one"), COLD),
+}
+
+
+@pytest.mark.parametrize("why", WRONG)
+def test_what_could_not_be_judged_can_not_be_built(why):
+    with pytest.raises(ValueError, match=why):
+        one(*WRONG[why])
+
+
+def test_each_rerun_needs_blocks_that_were_overwritten_since():
+    steps = (COLD, Forget("one"), Scribble("one"), AGAIN)
+    assert one(*steps).sends[-1].external
+    with pytest.raises(ValueError, match="overwritten before it"):
+        one(*steps, msgspec.structs.replace(AGAIN, name="third"))
+
+
+def test_a_plain_site_serves_nothing_external():
+    with pytest.raises(ValueError, match="connector that is not there"):
+        one(COLD, Forget("one"), Scribble("one"), AGAIN, sites=(Site("one", connector=False),))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("baseline", [True, False])
+def test_a_program_survives_the_recording(name, baseline):
+    cell = Sized(lengths=(513, 1030), rule=HitRule(256), block_size=16, step=256, answer=8, baseline=baseline)
+    program = SCENARIOS[name].program(cell)
+    again = program_of(msgspec.json.decode(msgspec.json.encode(plainly(program))))
+    assert again == program
+    assert again.digest == program.digest
+
+
+def test_a_lost_claim_changes_the_digest():
+    program = SCENARIOS["replay"].program(CELL)
+    table = plainly(program)
+    table["steps"][2]["claims"].pop()
+    assert program_of(table).digest != program.digest
