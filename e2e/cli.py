@@ -126,7 +126,7 @@ def placement(*, flags: Annotated[PlacementFlags | None, FLAT] = None) -> int:
     Without a CUDA GPU what can't run is said and left out.
     """
     flags = flags or PlacementFlags()
-    from e2e.kernels import placement as run_both
+    from e2e.lab.command import placement as run_both
 
     device = flags.device if "device" in flags.given else devices.choose("auto")
     return run_both(flags.out, device=device, quick=flags.quick, engine_python=flags.engine_python)

@@ -3,7 +3,7 @@
 Shapes, in elements: ``staged`` [L, 2, T, H, D], K at [:, 0] and V at [:, 1], dtype and device of the cache, last axis
 contiguous; it may be a view (of a [2, L, T, H, D] or a token-major [L, T, 2, H, D] buffer). ``layers``: L PagedLayers
 of equal geometry. ``slots``: int64 [T] on the same device, slot = block * block_size + offset; a negative slot is a
-token to skip; equal non-negative slots and slots past the cache are the caller's fault, which only ``reference``
+token to skip; equal non-negative slots and slots past the cache are the caller's fault, which nobody
 notices.
 
 Streams: everything is queued on the current stream, nothing waits for the device (but see Index on negative slots).

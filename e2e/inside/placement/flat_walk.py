@@ -70,7 +70,7 @@ class FlatWalk:
     def _walk(self, layer: PagedLayer, slots: torch.Tensor, staged_rows: int) -> tuple[torch.Tensor, ...]:
         """The layer's memory as rows [R, D], and for each moved row its number there and in the staging."""
         if layer.device.type != "cpu":
-            raise ValueError("the flat walk is a CPU reference; take placement 'triton' or 'lmcache' on a GPU.")
+            raise ValueError("the flat walk is a CPU reference; on a GPU the kernel is Triton's.")
         view, size, pitch = self.view(layer), layer.head_size, layer.row_pitch
         if pitch is None:
             raise ValueError(

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.kill
 #: Stands in for torch: imported for a look it is quick, in the regression it stays and says who it is.
 TORCH = """
 import os, sys, time
-if any("placement.regression" in word for word in sys.orig_argv):
+if any("kernels.regression" in word for word in sys.orig_argv):
     with open("pid.new", "w") as file:
         file.write(str(os.getpid()))
     os.rename("pid.new", "pid")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.placement.caches import FORMS, UNEVEN, Geometry, make
+from e2e.lab.kernels.caches import FORMS, UNEVEN, Geometry, make
 
 SIZES = Geometry(layers=3, blocks=5, block_size=4, heads=3, head_size=8)
 NAMES = {"LBNHC": "NHD", "LBHNC": "HND"}

@@ -5,12 +5,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from e2e.inside.placement import Unavailable, get
-from e2e.inside.placement.caches import FORMS, STAGINGS, UNEVEN, Geometry, make, stage
+from e2e.inside import placement as axis
 from e2e.inside.placement.flat_walk import FlatWalk, registered_view, token_first_view
 from e2e.inside.placement.index import Index
-from e2e.inside.placement.reference import Reference
-from e2e.inside.placement.regression import Case, compare
+from e2e.lab.kernels import Unavailable, get
+from e2e.lab.kernels.caches import FORMS, STAGINGS, UNEVEN, Geometry, make, stage
+from e2e.lab.kernels.reference import Reference
+from e2e.lab.kernels.regression import Case, compare
 
 EVEN = [form for form in FORMS if form not in UNEVEN]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.uint8, torch.float8_e4m3fn)
@@ -128,9 +129,8 @@ def test_wrong_arguments_are_refused(staged, slots, words):
 
 
 def test_table():
-    assert get("kernel", "cpu").name == "kernel"
-    assert get("index").name == "index"
-    with pytest.raises(ValueError, match="unknown; use index"):
-        get("kernal")
+    assert [axis.get(name).name for name in axis.NAMES] == ["index", "kernel"]
+    with pytest.raises(ValueError, match="unknown; use index or kernel"):
+        axis.get("kernal")
     with pytest.raises(Unavailable, match="CUDA"):
         get("lmcache", "cpu")

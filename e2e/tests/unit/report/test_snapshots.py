@@ -13,8 +13,9 @@ import pytest
 from e2e.base.event import Event
 from e2e.judge import judge
 from e2e.judge.gain import judge_gain
+from e2e.lab import report as lab
 from e2e.recording.journal import read
-from e2e.report import console, gain, markdown, placement, scoreboard, terminal
+from e2e.report import console, gain, markdown, scoreboard, terminal
 from e2e.report.document import Document
 from e2e.report.facts import facts
 from e2e.report.files import RENDERERS
@@ -66,7 +67,7 @@ def comparison(name: str) -> Document:
 
 def benchmark() -> str:
     with gzip.open(H200 / "bench.json.gz", "rt", encoding="utf-8") as file:
-        return markdown.render(list(placement.benchmark(json.load(file))))
+        return markdown.render(list(lab.benchmark(json.load(file))))
 
 
 SNAPSHOTS = {

@@ -1,6 +1,6 @@
 """Byte for byte against the reference: every placement x format x dtype, over the whole cache. No test data is needed.
 
-    python -m e2e.inside.placement.regression [--device cuda] [--out FILE]
+    python -m e2e.lab.kernels.regression [--device cuda] [--out FILE]
 
 writes JSON. Exit code 0: nothing differs and the check itself could see; 1: something differs.
 Outcomes: "same"; "mismatch"; "refuses" (raised ValueError for this format, which is no pass); "fails" (any other
@@ -16,14 +16,16 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.placement import Placement, Unavailable, defect, get
-from e2e.inside.placement.caches import FORMS, STAGINGS, UNEVEN, Geometry, make, stage
+from e2e.inside.placement import Placement, Unavailable
 from e2e.inside.placement.flat_walk import FlatWalk, registered_view, token_first_view
-from e2e.inside.placement.reference import Reference
+from e2e.lab.kernels import LIBRARIES, defect, first_line, get
+from e2e.lab.kernels.caches import FORMS, STAGINGS, UNEVEN, Geometry, make, stage
+from e2e.lab.kernels.reference import Reference
 
 SCHEMA = "maru-e2e/placement/1"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.uint8)
@@ -135,13 +137,9 @@ def _row(placement: Placement, form: str, dtype: torch.dtype, *, device: str, se
         except AssertionError:
             raise
         except Exception as error:
-            return {"cases": done, "outcome": "fails", "bytes": wrong, "why": _line(error)}
+            return {"cases": done, "outcome": "fails", "bytes": wrong, "why": first_line(error)}
     outcome = "mismatch" if wrong else "refuses" if refused else "same"
     return {"cases": done, "outcome": outcome, "bytes": wrong, "why": refused}
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def controls(*, seed: int, count: int) -> list[dict[str, object]]:
@@ -160,19 +158,10 @@ def controls(*, seed: int, count: int) -> list[dict[str, object]]:
 
 def implementations(device: str) -> dict[str, Callable[[], Placement]]:
     """Every placement by name; the libraries once per kind of launch."""
-
-    def library(name: str, launch: str) -> Placement:
-        placement = get(name, device)
-        placement.launch = launch
-        return placement
-
-    found: dict[str, Callable[[], Placement]] = {"index": lambda: get("index", device)}
-    if device == "cpu":
-        found["kernel"] = lambda: get("kernel", device)
-    found["triton"] = lambda: get("triton", device)
-    for name in ("lmcache", "maru_kv_ops"):
-        for launch in ("single", "multi"):
-            found[f"{name}/{launch}"] = lambda name=name, launch=launch: library(name, launch)
+    ours = ("index", "kernel", "triton") if device == "cpu" else ("index", "triton")
+    found: dict[str, Callable[[], Placement]] = {name: partial(get, name, device) for name in ours}
+    for name in LIBRARIES:
+        found |= {f"{name}/{launch}": partial(get, name, device, launch=launch) for launch in ("single", "multi")}
     return found
 
 
@@ -181,22 +170,14 @@ def report(*, device: str = "cpu", seed: int = 0, count: int = 4, only: tuple[st
     chosen = {name: make for name, make in implementations(device).items() if not only or name.split("/")[0] in only}
     available, rows = grid(chosen, device=device, seed=seed, count=count)
     seen = controls(seed=seed, count=count)
-    raw: dict[str, Callable[[], Placement]] = {
-        "flat walk, registered shape": lambda: FlatWalk(view=token_first_view),
-        "flat walk, physical view": FlatWalk,
-    }
-    table = defect.table(raw)
+    walks = {"registered shape": partial(FlatWalk, view=token_first_view), "physical view": FlatWalk}
+    table = defect.table({f"flat walk, {view}": make for view, make in walks.items()})
     for entry in available:
         name, _, launch = str(entry["name"]).partition("/")
         if entry["available"] and launch == "single":
-            cls = type(get(name, device))
-            table += defect.table(
-                {
-                    f"{entry['name']}, registered shape": lambda cls=cls: cls(launch="single", view=token_first_view),
-                    f"{entry['name']}, physical view": lambda cls=cls: cls(launch="single"),
-                },
-                device=device,
-            )
+            single = partial(get, name, device, launch="single")
+            told = {"registered shape": partial(single, view=token_first_view), "physical view": single}
+            table += defect.table({f"{entry['name']}, {view}": make for view, make in told.items()}, device=device)
     clean = [row for row in table if "physical" in row["placement"] or row["format"].endswith("NHD")]
     struck = [row for row in table if row not in clean]
     ok = (
@@ -229,7 +210,7 @@ def versions(device: str) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m e2e.inside.placement.regression")
+    parser = argparse.ArgumentParser(prog="python -m e2e.lab.kernels.regression")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=int, default=4)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import torch
 
 from e2e.inside.placement.base import Placement, words
-from e2e.inside.placement.caches import RANK5, Geometry, make
-from e2e.inside.placement.reference import Reference
+from e2e.lab.kernels.caches import RANK5, Geometry, make
+from e2e.lab.kernels.reference import Reference
 
 GEOMETRY = Geometry(layers=1, blocks=64, block_size=16, heads=8, head_size=16)
 SLOT_CHOICES = {

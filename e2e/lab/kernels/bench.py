@@ -1,6 +1,6 @@
 """How fast is each placement on this GPU, against a device copy measured in the same run?
 
-    python -m e2e.inside.placement.bench [--out FILE] [--quick]
+    python -m e2e.lab.kernels.bench [--out FILE] [--quick]
 
 Per shape (layers x KV heads x head size), tokens and layout: the time to place all layers of one request, bfloat16,
 blocks of 16 tokens, whole blocks in random order. ``us``: median over repeats, CUDA events around all launches, begun
@@ -19,13 +19,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import torch
 
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.placement import Placement, Unavailable, get
-from e2e.inside.placement.caches import Geometry, make, stage
+from e2e.inside.placement import Placement, Unavailable
 from e2e.inside.placement.index import Index
+from e2e.lab.kernels import LIBRARIES, first_line, get
+from e2e.lab.kernels.caches import Geometry, make, stage
 
 SCHEMA = "maru-e2e/placement-bench/1"
 SHAPES = ((24, 2, 64), (30, 3, 64), (32, 8, 128))
@@ -48,18 +50,14 @@ class Way:
 
 
 def ways() -> Iterator[Way]:
-    def library(name: str, launch: str) -> Placement:
-        placement = get(name, "cuda")
-        placement.launch = launch
-        return placement
-
     yield Way("index, per layer", lambda: Index(once=False, dense=True), per_layer=False)
     yield Way("index, once", lambda: Index(once=True, dense=True), per_layer=False)
     yield Way("triton, per layer", lambda: get("triton", "cuda"), per_layer=True)
     yield Way("triton, all layers", lambda: get("triton", "cuda"), per_layer=False)
-    for name in ("lmcache", "maru_kv_ops"):
-        yield Way(f"{name} single", lambda name=name: library(name, "single"), per_layer=False)
-        yield Way(f"{name} multi", lambda name=name: library(name, "multi"), per_layer=False, staging="kv-major")
+    for name in LIBRARIES:
+        for launch, staging in (("single", "layer-major"), ("multi", "kv-major")):
+            make = partial(get, name, "cuda", launch=launch)
+            yield Way(f"{name} {launch}", make, per_layer=False, staging=staging)
 
 
 @dataclass(frozen=True)
@@ -187,7 +185,7 @@ def _row(placement: Placement, way: Way, shape, tokens: int, layout: str, copy: 
     except ValueError as error:
         return {"outcome": "refuses", "why": str(error)}
     except Exception as error:
-        return {"outcome": "fails", "why": (str(error).strip() or type(error).__name__).splitlines()[0]}
+        return {"outcome": "fails", "why": first_line(error)}
 
 
 def tiles(copy: float) -> list[dict[str, object]]:
@@ -234,7 +232,7 @@ def goals(found: list[dict]) -> list[dict[str, object]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m e2e.inside.placement.bench")
+    parser = argparse.ArgumentParser(prog="python -m e2e.lab.kernels.bench")
     parser.add_argument("--out")
     parser.add_argument(
         "--quick", action="store_true", help="the smallest and the largest shape, rank 5 only, no tiles"
@@ -243,7 +241,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not torch.cuda.is_available():
         print("The kernels can only be timed on a CUDA GPU, and there is none here.", file=sys.stderr)
         return 2
-    from e2e.inside.placement.regression import versions
+    from e2e.lab.kernels.regression import versions
 
     copy = copy_speed()
     chosen = {"shapes": (SHAPES[0], SHAPES[-1]), "layouts": LAYOUTS[:2]} if options.quick else {}

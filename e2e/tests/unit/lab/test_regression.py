@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 
-from e2e.inside.placement import bench, defect, regression
-from e2e.inside.placement.caches import FORMS, RANK5, UNEVEN, Geometry
 from e2e.inside.placement.flat_walk import FlatWalk, token_first_view
 from e2e.inside.placement.index import Index
-from e2e.inside.placement.reference import Reference
+from e2e.lab.kernels import bench, defect, regression
+from e2e.lab.kernels.caches import FORMS, RANK5, UNEVEN, Geometry
+from e2e.lab.kernels.reference import Reference
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU, and there is none here")
 

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from e2e.inside.placement import Unavailable
-from e2e.inside.placement.caches import RANK5, Geometry, make
 from e2e.inside.placement.flat_walk import token_first_view
-from e2e.inside.placement.lmcache_kernel import FORMATS, Library, Transfer
-from e2e.inside.placement.regression import cases, compare
+from e2e.lab.kernels import libraries
+from e2e.lab.kernels.caches import RANK5, Geometry, make
+from e2e.lab.kernels.regression import cases, compare
+from e2e.lab.kernels.transfer import FORMATS, Library, Transfer
 
 
 class StandIn:
@@ -71,7 +72,7 @@ def stand_in(**more):
     ops = StandIn()
     formats = types.SimpleNamespace(**{name: name for key, name in FORMATS.items() if key[0] != "packed"})
     directions = types.SimpleNamespace(H2D="H2D", D2H="D2H")
-    return Transfer(Library(ops, formats, directions, block_stride=False), **more), ops
+    return Transfer(Library("lmcache", ops, formats, directions, block_stride=False), **more), ops
 
 
 @pytest.mark.parametrize("form", RANK5)
@@ -113,7 +114,7 @@ def test_refusals_are_sentences():
     geometry = Geometry(layers=2, blocks=4, block_size=4, heads=3, head_size=8)
     slots = torch.tensor([1])
     _, layers = make("packed-LBHNC", geometry)
-    placement, _ = stand_in()
+    placement, _ = stand_in(launch="multi")
     with pytest.raises(ValueError, match="no format for packed pages in HND order"):
         placement.scatter(torch.zeros(2, 2, 1, 3, 8), layers, slots)
     narrow = Geometry(layers=2, blocks=4, block_size=4, heads=3, head_size=1)
@@ -144,21 +145,16 @@ def test_multi_layer_refuses_pages_with_gaps():
 
 
 def test_missing_libraries_are_unavailable(monkeypatch):
-    from e2e.inside.placement.lmcache_kernel import LMCache
-    from e2e.inside.placement.maru_ops import MaruKvOps
-
     monkeypatch.setitem(sys.modules, "maru_kv_ops", None)
     with pytest.raises(Unavailable, match="maru_kv_ops"):
-        MaruKvOps()
+        libraries.maru_kv_ops()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(Unavailable, match="isn't installed here"):
-        LMCache()
+        libraries.lmcache()
 
 
 def test_a_library_for_another_torch_is_unavailable(monkeypatch, tmp_path):
     import importlib.machinery
-
-    from e2e.inside.placement.lmcache_kernel import LMCache
 
     package = tmp_path / "lmcache"
     package.mkdir()
@@ -168,4 +164,4 @@ def test_a_library_for_another_torch_is_unavailable(monkeypatch, tmp_path):
     for name in [name for name in sys.modules if name.split(".")[0] == "lmcache"]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(Unavailable, match=r"can't be loaded with torch \d"):
-        LMCache()
+        libraries.lmcache()

@@ -1,5 +1,5 @@
 """placement.md: do the placement kernels write what the reference writes, and how fast? From what the processes with
-torch left as JSON, see inside/placement/regression.py and bench.py."""
+torch left as JSON, see kernels/regression.py and kernels/bench.py."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from test_hostile_text import FEW, assert_harmless, assert_shows, poisoned, rows_are_whole, shown, words
 
-from e2e.report import markdown, placement, terminal
+from e2e.lab import report
+from e2e.report import markdown, terminal
 
 RECORDED = Path(__file__).resolve().parents[2] / "recordings" / "h200" / "bench.json.gz"
 REGRESSION = {
@@ -38,7 +39,7 @@ def bench() -> dict:
 
 
 def test_a_mismatch_in_one_dtype_shows(tmp_path, capsys):
-    placement.write(REGRESSION, bench(), directory=tmp_path)
+    report.write(REGRESSION, bench(), directory=tmp_path)
     text = (tmp_path / "placement.md").read_text()
     lines = text.splitlines()
     assert lines[0] == "# Placement: MISMATCH"
@@ -56,7 +57,7 @@ def test_a_mismatch_in_one_dtype_shows(tmp_path, capsys):
 
 
 def test_without_a_gpu_what_is_missing_is_said():
-    text = markdown.render(placement.document({**REGRESSION, "ok": True}, None))
+    text = markdown.render(report.document({**REGRESSION, "ok": True}, None))
     assert text.startswith("# Placement: all as the reference")
     assert "Not run, for want of a CUDA GPU" in text
 
@@ -67,7 +68,7 @@ def test_hostile_text(draw):
     found = poisoned(REGRESSION, draw, keep=("outcome", "expected"))
     timed = bench()
     timed = poisoned({**timed, "rows": timed["rows"][:6]}, draw, keep=("outcome",))
-    blocks = placement.document(found, timed)
+    blocks = report.document(found, timed)
     text = markdown.render(blocks)
     assert_harmless(text)
     assert rows_are_whole(text)

@@ -1,4 +1,4 @@
-"""The published kernels of LMCache behind our interface. Maru's extension is a copy of them: see maru_ops.
+"""The published kernels of LMCache, and Maru's copy of them, behind our interface.
 
 ``single_layer_kv_transfer`` takes one layer's tensor and assumes the in-page order of the format, so it gets the
 physical-order view. ``multi_layer_kv_transfer`` is told its geometry and never sees a stride, so it is refused for
@@ -8,20 +8,16 @@ are passed by position: their names changed between 0.4.5 and 0.5.6.
 
 from __future__ import annotations
 
-import importlib
-import importlib.machinery
-import importlib.util
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 
 import torch
 
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.placement.base import Unavailable, check, new_staging
+from e2e.inside.placement.base import check, new_staging
 from e2e.inside.placement.flat_walk import physical_view
+from e2e.lab.kernels import first_line
 
 #: (form, head-major) -> name in the library's format enum. The packed ones exist from 0.5.6 on, for multi-layer only.
 FORMATS = {
@@ -36,9 +32,10 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class Library:
-    """``ops`` holds the two functions, ``formats`` and ``directions`` the enums. ``block_stride``: does multi-layer
-    take a trailing block stride (0.5.6)."""
+    """``name``: of the placement. ``ops`` holds the two functions, ``formats`` and ``directions`` the enums.
+    ``block_stride``: does multi-layer take a trailing block stride (0.5.6)."""
 
+    name: str
     ops: ModuleType
     formats: object
     directions: object
@@ -46,18 +43,15 @@ class Library:
 
 
 class Transfer:
-    """``launch``: "single" (one launch per layer), "multi" (one for all), or "auto": single for one layer, as an
-    overlapped load places them, multi for more. ``view`` is what the single-layer kernel is handed; other views than
-    the default plant the original defect."""
-
-    name = "transfer"
+    """``launch``: "single" (one launch per layer) or "multi" (one for all). ``view`` is what the single-layer kernel is
+    handed; other views than the default plant the defect."""
 
     def __init__(
-        self, library: Library, *, launch: str = "auto", view: Callable[[PagedLayer], torch.Tensor] = physical_view
+        self, library: Library, *, launch: str, view: Callable[[PagedLayer], torch.Tensor] = physical_view
     ) -> None:
-        if launch not in ("auto", "single", "multi"):
-            raise ValueError(f"launch {launch!r} is unknown; use auto, single or multi.")
-        self.library, self.launch, self.view = library, launch, view
+        if launch not in ("single", "multi"):
+            raise ValueError(f"launch {launch!r} is unknown; use single or multi.")
+        self.name, self.library, self.launch, self.view = library.name, library, launch, view
         self._tables: dict[tuple[int, ...], torch.Tensor] = {}
 
     def scatter(self, staged: torch.Tensor, layers: Sequence[PagedLayer], slots: torch.Tensor) -> int:
@@ -85,14 +79,14 @@ class Transfer:
         kind = getattr(self.library.formats, FORMATS[first.form, first.head_major], None)
         if kind is None:
             raise ValueError(f"this {self.name} has no format for {first.form} pages in {first.layout} order.")
-        single = self.launch == "single" or (self.launch == "auto" and len(layers) == 1 and first.form != "packed")
         try:
-            return (self._single if single else self._multi)(staged, layers, slots, direction, kind)
+            move = self._single if self.launch == "single" else self._multi
+            return move(staged, layers, slots, direction, kind)
         except RuntimeError as error:
             if isinstance(error, getattr(torch, "AcceleratorError", ())):
                 raise  # the device failed, which is no refusal
             raise ValueError(
-                f"{self.name} refuses {first.form} pages in {first.layout} order: {_line(error)}."
+                f"{self.name} refuses {first.form} pages in {first.layout} order: {first_line(error).rstrip('.')}."
             ) from error
 
     def _single(self, staged, layers, slots, direction, kind):
@@ -144,59 +138,3 @@ class Transfer:
         if key not in self._tables:
             self._tables[key] = torch.tensor(key, dtype=torch.int64).to(layers[0].device)
         return self._tables[key]
-
-
-class LMCache(Transfer):
-    name = "lmcache"
-
-    def __init__(self, *, launch: str = "auto", view: Callable[[PagedLayer], torch.Tensor] = physical_view) -> None:
-        super().__init__(_load(), launch=launch, view=view)
-
-
-def _load() -> Library:
-    if not importlib.util.find_spec("lmcache"):
-        raise Unavailable("placement lmcache needs the package lmcache, which isn't installed here.")
-    try:
-        if _extension("lmcache_native"):
-            enums, ops = _import("lmcache_native"), _import("cuda_ops")
-            return Library(ops, enums.EngineKVFormat, enums.TransferDirection, block_stride=True)
-        ops = _import("c_ops")
-        return Library(ops, ops.GPUKVFormat, ops.TransferDirection, block_stride=False)
-    except (ImportError, OSError, AttributeError) as error:
-        raise Unavailable(
-            f"the kernels of the installed lmcache can't be loaded with torch {torch.__version__}: {_line(error)}."
-        ) from error
-
-
-def _extension(name: str) -> Path | None:
-    """The compiled module's file, found without importing the package."""
-    package = importlib.util.find_spec("lmcache")
-    for folder in package.submodule_search_locations or ():
-        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-            path = Path(folder) / f"{name}{suffix}"
-            if path.exists():
-                return path
-    return None
-
-
-def _import(name: str) -> ModuleType:
-    """The package imports much that the kernels don't need; where that fails, the extension is loaded alone."""
-    try:
-        module = importlib.import_module(f"lmcache.{name}")
-        if getattr(module, "__file__", "").endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
-            return module
-    except ImportError:
-        pass
-    path = _extension(name)
-    if path is None:
-        raise ImportError(f"lmcache has no compiled {name}")
-    spec = importlib.util.spec_from_file_location(f"lmcache.{name}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    # one extension of the package may import another by name
-    sys.modules[spec.name] = module
-    return module
-
-
-def _line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__

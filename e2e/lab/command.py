@@ -1,6 +1,6 @@
 """``maru-e2e placement``: regression and benchmark of the placement kernels, in a Python that has torch.
 
-The rig itself never imports torch, so both run in processes of their own: e2e.inside.placement.regression and .bench.
+The rig itself never imports torch, so both run in processes of their own: kernels/regression.py and kernels/bench.py.
 """
 
 from __future__ import annotations
@@ -11,17 +11,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.base.errors import EXIT_CORRUPT, EXIT_PASS, RigError, SettingsError
-from e2e.report import placement as report
+from e2e.lab import report
 from e2e.settings import world
 
 #: Wall limit of each of the two, in seconds.
 LIMIT_S = 1800.0
-#: ``python -m``, for a process that the kernel ends with the rig, however that ends.
+_ROOMS = Path(__file__).resolve().parents[1]
+#: ``python -m``, for a process that the kernel ends with the rig, however that ends. An engine's Python has the rooms
+#: that engines need; the lab lies in the rig's.
 _ENTER = """
 import ctypes, runpy, signal, sys
 PR_SET_PDEATHSIG = 1
 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-del sys.argv[0]
+import e2e
+e2e.__path__.append(sys.argv[1])
+del sys.argv[:2]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
@@ -66,7 +70,7 @@ def _run(module: str, arguments: Sequence[str], *, out: Path, python: str, limit
     """What it left in ``out``. A mismatch (exit code 1 with a result) is no failure of the run; anything else is."""
     result = out / f"{module}.json"
     result.unlink(missing_ok=True)
-    command = [python, "-c", _ENTER, f"e2e.inside.placement.{module}", "--out", str(result), *arguments]
+    command = [python, "-c", _ENTER, str(_ROOMS), f"e2e.lab.kernels.{module}", "--out", str(result), *arguments]
     try:
         environ = world.engine_environment(python)
         done = subprocess.run(

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch can't be imported here")
 
-from e2e.inside.placement.bench import goals
+from e2e.lab.kernels.bench import goals
 
 RECORDED = Path(__file__).resolve().parents[2] / "recordings" / "h200" / "bench.json.gz"
 
