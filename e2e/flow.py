@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -45,8 +44,8 @@ from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.ledger import Ledger
 from e2e.stack.logged import hide
 from e2e.stack.process import ProcessLauncher
-from e2e.stack.services import Services, beside
 from e2e.stack.spec import EngineSpec
+from e2e.stack.store import Store
 from e2e.stack.zygote import Zygote
 from e2e.standing import Standing
 
@@ -57,7 +56,7 @@ SETTLE_S = 10.0
 @dataclass(frozen=True)
 class Live:
     """A ready engine with what looks at it. ``name``: under which it is recorded; the engine's own, but where keys
-    share a baseline engine."""
+    share a baseline engine. ``store``: None for an engine of somebody else."""
 
     name: str
     engine: Engine
@@ -65,7 +64,7 @@ class Live:
     metrics: MetricsWindow
     evidence: EvidenceWindow
     digests: DigestWindow
-    services: Services
+    store: Store | None
     effective: Mapping[str, object]
 
 
@@ -177,27 +176,19 @@ class Flow:
 
     def _started(self, plan: KeyPlan, role: str, name: str, stack: ExitStack) -> Live:
         """``stack`` stops whatever this starts."""
-        pool = "" if self.settings.attach else str(self.ledger.folder(shared_memory(), name))
-        if pool:  # gigabytes of shared memory, which the next engine needs
-            stack.callback(shutil.rmtree, pool, ignore_errors=True)
-        spec = plan.spec(role, name=name, model=self.made_of.model, pool_dir=pool)
-        log_path = self.settings.out / "logs" / f"{spec.name}.log"
-        wanted = spec.connector.services if spec.connector and not self.settings.attach else ()
-        services = stack.enter_context(
-            beside(
-                wanted, engine=spec.name, engine_key=plan.key, attempt=self.attempt, ledger=self.ledger,
-                environ=environment(), log_dir=log_path.parent, record=self.record,
-            )
-        )  # fmt: skip
-        if wanted:
-            spec = replace(spec, connector=spec.connector.placed(services.addresses))
+        log_path = self.settings.out / "logs" / f"{name}.log"
+        stack.callback(lambda: hide(log_path.parent, name, self.hidden))
+        store = None if self.settings.attach else stack.enter_context(self._store(name, log_path.parent))
+        spec = plan.spec(role, name=name, model=self.made_of.model, pool_dir=str(store.folder) if store else "")
         self._know(spec)
-        stack.callback(hide, log_path.parent, spec.name, self.hidden)
+        if store:
+            spec = self._on(store, spec)
         engine = stack.enter_context(self._launcher().start(spec, log_path=log_path, record=self.record))
-        stack.enter_context(services.watched(lambda: engine.stop(limit_s=3.0)))
+        if store:
+            stack.enter_context(store.watched(lambda: engine.stop(limit_s=3.0)))
         engine.wait_ready(self.settings.start_limit_s)
         try:
-            return self._observed(plan, spec, engine, services)
+            return self._observed(plan, spec, engine, store)
         except EngineError as error:
             engine.check(settle_s=SETTLE_S)
             self.record(
@@ -206,7 +197,33 @@ class Flow:
             )  # fmt: skip
             raise
 
-    def _observed(self, plan: KeyPlan, spec: EngineSpec, engine: Engine, services: Services) -> Live:
+    def _store(self, name: str, log_dir: Path) -> Store:
+        return Store(
+            name, parent=shared_memory(), ledger=self.ledger, environ=environment(), log_dir=log_dir, record=self.record
+        )
+
+    def _on(self, store: Store, spec: EngineSpec) -> EngineSpec:
+        """The engine on this store. A server that can't be started is recorded as its failure: it can't be either."""
+        if spec.connector is None:
+            return spec
+        try:
+            return replace(spec, connector=store.give(spec.connector))
+        except EngineError as error:
+            server = store.services[-1]
+            self.record(
+                "engine.start", engine=spec.name, engine_key=spec.engine_key, role=spec.role, attempt=self.attempt,
+                argv=list(server.spec.argv), launcher="service", log=str(server.log_path),
+            )  # fmt: skip
+            self._engine_failed(spec.name, "start", error)
+            raise
+
+    def _engine_failed(self, name: str, stage: str, error: EngineError) -> None:
+        self.record(
+            "engine.failed", engine=name, stage=stage, error=type(error).__name__, cause=error.cause,
+            log_tail=error.log_tail,
+        )  # fmt: skip
+
+    def _observed(self, plan: KeyPlan, spec: EngineSpec, engine: Engine, store: Store | None) -> Live:
         """Asks a ready engine what it is, builds the key's prompts if they aren't yet, and warms it up."""
         attached, longest = self.made_of.attached, max(plan.lengths.lengths)
         key = attached.api_key if attached else None
@@ -223,17 +240,17 @@ class Flow:
         )
         arms.warm_up(client, warm)
         witness = self._witness(spec, client, engine, config["effective"])
-        return self._looking(spec.name, engine, client, witness, services, config["effective"])
+        return self._looking(spec.name, engine, client, witness, store, config["effective"])
 
     def _looking(
-        self, name: str, engine: Engine, client: EngineClient, witness: Rpc, services: Services,
+        self, name: str, engine: Engine, client: EngineClient, witness: Rpc, store: Store | None,
         effective: Mapping[str, object],
     ) -> Live:  # fmt: skip
         live = Live(
             name, engine, client,
             MetricsWindow(client.metrics, self.record, engine=name),
             EvidenceWindow(witness, self.record, engine=name),
-            DigestWindow(client.collective_rpc, self.record, engine=name), services, effective,
+            DigestWindow(client.collective_rpc, self.record, engine=name), store, effective,
         )  # fmt: skip
         if self.settings.digests:
             live.digests.start()
@@ -292,7 +309,7 @@ class Flow:
             launcher=f"shared: {live.engine.name}", log=str(live.engine.log_path or ""),
         )  # fmt: skip
         self.record("engine.config", engine=name, effective=live.effective)
-        return self._looking(name, live.engine, live.client, live.client.collective_rpc, live.services, live.effective)
+        return self._looking(name, live.engine, live.client, live.client.collective_rpc, live.store, live.effective)
 
     def _baseline_arms(self, plan: KeyPlan, live: Live) -> None:
         place = {"engine": live.name, "engine_key": plan.key, "attempt": self.attempt}
@@ -302,10 +319,7 @@ class Flow:
                 self._arms(plan, live, None, ARMS[:2])
             except EngineError as error:
                 if live.name != live.engine.name:  # the engine's own failure stands under its own name
-                    self.record(
-                        "engine.failed", engine=live.name, stage="run", error=type(error).__name__, cause=error.cause,
-                        log_tail=error.log_tail,
-                    )  # fmt: skip
+                    self._engine_failed(live.name, "run", error)
                 raise
             self.record("baseline.end", **place)
 
@@ -342,12 +356,21 @@ class Flow:
 
     def _serves(self, live: Live) -> bool:
         try:
-            live.services.check()
+            self._check_store(live)
             live.engine.check(settle_s=SETTLE_S)
         except EngineCrashed as crash:
             self._say(str(crash))
             return False
         return True
+
+    def _check_store(self, live: Live) -> None:
+        """Raises EngineCrashed for a server that died or is mute: the engine's failure, whose requests hung on it."""
+        try:
+            if live.store:
+                live.store.check()
+        except EngineCrashed as crash:
+            self._engine_failed(live.name, "run", crash)
+            raise
 
     def _arms(self, plan: KeyPlan, live: Live, cell: Cell | None, names: Sequence[str]) -> None:
         """``cell`` is None on the baseline engine, whose arms belong to every cell of the key."""

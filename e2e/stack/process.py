@@ -38,11 +38,12 @@ class HeldPort:
     names it, and lets a server with SO_REUSEADDR (vLLM sets it) bind it beside ours.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        """``port``: this one, which nobody listens on; 0: any."""
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._socket.bind((HOST, 0))
+        self._socket.bind((HOST, port))
         self.port: int = self._socket.getsockname()[1]
 
     def release(self) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 
 import pytest
 
-from e2e import flow as flows
 from e2e.base.connector import ConnectorConfig
 from e2e.base.errors import EngineRefused
 from e2e.connectors.embedded import Embedded
@@ -39,10 +38,8 @@ class Launcher:
 
 
 def test_an_engine_that_never_got_ready(tmp_path, monkeypatch):
-    services = SimpleNamespace(addresses={}, watched=lambda end: nullcontext())
-    monkeypatch.setattr(flows, "beside", lambda *args, **more: nullcontext(services))
     monkeypatch.setattr(Flow, "_launcher", lambda self: Launcher())
-    ledger = SimpleNamespace(folder=lambda where, name: tmp_path / "pool")
+    ledger = SimpleNamespace(folder=lambda where, name: tmp_path / "pool")  # all that a store without servers needs
     plan = SimpleNamespace(key="HND", spec=lambda role, **more: SPEC)
     screen = io.StringIO()
     with Journal(tmp_path / "recording.jsonl") as journal, Progress(screen, {"start": 1}) as progress:

@@ -1,21 +1,27 @@
-"""Servers beside an engine: order, readiness, a pool that one server alone sees, death, and what is left afterwards."""
+"""Stores and their servers: order, readiness, a pool that one server alone sees, death, break and mend, and what is
+left afterwards."""
 
+import itertools
 import os
+import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
-from e2e.base.connector import ServiceSpec
+from e2e.base.connector import ConnectorConfig, ServiceSpec
 from e2e.base.errors import EngineCrashed, EngineRefused, EngineTimeout
 from e2e.stack.ledger import Ledger
 from e2e.stack.owned import ENGINE_MARK, MARK
-from e2e.stack.services import beside
+from e2e.stack.store import Store
+from e2e.stack.waits import Outcome, wait
 
 pytest.importorskip("zmq")
 FAKE = str(Path(__file__).with_name("fake_server.py"))
@@ -29,15 +35,19 @@ def ledger(tmp_path):
 
 @pytest.fixture
 def run(ledger, tmp_path):
-    """``run(*specs)`` -> context manager of running services; ``run.events`` is what was recorded."""
-    events = []
+    """``run(*specs)`` -> a store with these servers; ``run.events`` is what was recorded."""
+    events, numbers = [], itertools.count(1)
 
+    @contextmanager
     def enter(*specs):
-        return beside(
-            specs, engine="e.1", engine_key="e", attempt=1, ledger=ledger, environ=dict(os.environ),
+        with Store(
+            f"e.{next(numbers)}", parent=tmp_path / "pools", ledger=ledger, environ=dict(os.environ),
             log_dir=tmp_path / "logs", record=lambda kind, **data: events.append((kind, data)),
-        )  # fmt: skip
+        ) as store:  # fmt: skip
+            store.serve(specs)
+            yield store
 
+    (tmp_path / "pools").mkdir()
     enter.events = events
     return enter
 
@@ -65,11 +75,21 @@ def ours(ledger):
 
 def test_starts_in_order_fills_places_and_leaves_nothing(run, ledger):
     first = says("ready - listening on 127.0.0.1", ready="listening on")
-    with run(first, server()) as services:
-        assert list(services.addresses) == ["maru-resource-manager", "maru-server"]
-        services.check()
+    with run(first, server()) as store:
+        assert list(store.addresses) == ["maru-resource-manager", "maru-server"]
+        store.check()
         assert len(ours(ledger)) == 2
+        assert list(store.folder.iterdir()) == []
     assert ours(ledger) == []
+    assert not store.folder.exists()
+
+
+def test_several_engines_are_given_one_store(run, ledger):
+    config = ConnectorConfig("Some", extra={"at": "tcp://{maru-server.address}"}, services=(server(),))
+    with run() as store:
+        first, second = store.give(config), store.give(config)
+        assert first.extra == second.extra == {"at": f"tcp://{store.addresses['maru-server']}"}
+        assert len(ours(ledger)) == 1
 
 
 def test_the_end_of_the_engine_does_not_wait_for_its_servers(run, ledger):
@@ -88,8 +108,7 @@ def test_listening_without_a_pool_is_refused_with_cause_and_cure(run, ledger):
     ):
         run(empty, server()).__enter__()
     assert ours(ledger) == []
-    assert [kind for kind, _ in run.events] == ["engine.start", "engine.failed"]
-    assert run.events[1][1]["stage"] == "start"
+    assert run.events == []
 
 
 def test_port_alone_is_not_enough(run):
@@ -114,15 +133,50 @@ def test_given_server_that_is_absent_is_named(run):
         run(absent).__enter__()
 
 
-def test_death_under_a_running_engine_ends_the_engine_at_once_and_is_named(run):
-    ended = threading.Event()
-    with run(server()) as services, services.watched(ended.set):
-        services.running[0].popen.kill()
-        assert ended.wait(10)
+def test_death_under_running_engines_ends_them_at_once_and_is_named(run, ledger):
+    one, other = threading.Event(), threading.Event()
+    with run(server()) as store, store.watched(one.set), store.watched(other.set):
+        os.kill(store.services[0].popen.pid, signal.SIGKILL)
+        assert one.wait(10)
+        assert other.wait(10)
         with pytest.raises(EngineCrashed, match="maru-server ended with exit code -9 under a running engine"):
-            services.check()
-    assert run.events[-1][0] == "engine.failed"
-    assert run.events[-1][1]["stage"] == "run"
+            store.check()
+
+
+def listens(store):
+    host, _, port = store.addresses["maru-server"].rpartition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+def test_a_server_is_broken_and_mended_under_its_engines(run, ledger):
+    ended = threading.Event()
+    with run(server()) as store, store.watched(ended.set):
+        at = store.addresses["maru-server"]
+        store.kill("maru-server")
+        assert ours(ledger) == []
+        assert not listens(store)
+        store.check()
+        store.restart("maru-server")
+        assert (store.addresses["maru-server"], len(ours(ledger)), listens(store)) == (at, 1, True)
+        store.suspend("maru-server")
+        (pid,) = ours(ledger)
+        assert wait(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, limit_s=5) is Outcome.READY
+        store.check()
+        store.resume("maru-server")
+        store.check()
+        assert not ended.is_set(), "who breaks it knows"
+        os.kill(pid, signal.SIGKILL)
+        assert ended.wait(10), "mended, it is watched again"
+    assert ours(ledger) == []
+
+
+def test_a_suspended_server_ends_with_its_store(run, ledger):
+    with run(server()) as store:
+        store.suspend("maru-server")
+        process = store.services[0].popen
+    assert ours(ledger) == []
+    assert process.returncode == -signal.SIGTERM, "it was asked first"
 
 
 def namespaces_allowed():
