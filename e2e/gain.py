@@ -410,14 +410,14 @@ def _pairs(cells: Sequence[Cell], axis: str) -> dict[str, dict[str, Cell]]:
     """Branch (the id without the axis) -> value of the axis -> cell."""
     pairs: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        rest = {name: value for name, value in cell.settings.items() if name not in (axis, "release_after_layers")}
-        branch = replace(cell, settings=rest, named=tuple(name for name in cell.named if name not in (axis, "load"))).id
+        follow = (axis, "load", "release_after_layers")
+        branch = replace(cell, settings={name: v for name, v in cell.settings.items() if name not in follow}).id
         pairs.setdefault(branch, {})[str(cell.settings[axis])] = cell
     return pairs
 
 
 def _named(cell: Cell, side: str) -> Cell:
-    return replace(cell, settings={**cell.settings, "connector": side}, named=(*cell.named, "connector"))
+    return replace(cell, settings={**cell.settings, "connector": side})
 
 
 def _either(counted: Mapping[str, float], *names: str) -> int | None:

@@ -15,39 +15,58 @@ AXES = (
     "block_size", "dtype", "kv_cache_dtype", "concurrency", "tensor_parallel", "variant", "connector", "fault",
     "round",
 )  # fmt: skip
+#: Axes that stand in every id, at whatever value.
+ALWAYS = ("layout", "storage_format", "overlap", "placement")
 
 
 @dataclass(frozen=True)
 class Cell:
     """``settings``: axis -> value, values as str or int, read-only. Axes left out have no meaning for this connector.
 
-    ``named`` are the axes whose values stand in the id (those that vary in this run).
+    ``usual``: axis -> the value that need not be said, that of nobody's choice on this device.
     """
 
     settings: Mapping[str, str | int]
-    named: tuple[str, ...] = field(default=("layout", "storage_format", "overlap", "placement"))
+    usual: Mapping[str, str | int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         unknown = [axis for axis in self.settings if axis not in AXES]
         if unknown:
             raise ValueError(f"unknown axis {unknown[0]!r}")
-        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+        for name in ("settings", "usual"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     @property
     def id(self) -> str:
-        """Stable, unique in a run, made of letters, digits, ``_`` and ``-``: ``HND-layerwise-overlap_on-kernel``."""
-        parts = []
-        for axis in AXES:
-            if axis in self.named and axis in self.settings:
-                value = self.settings[axis]
-                parts.append(str(value) if axis in BARE_AXES else f"{axis}_{value}")
-        return "-".join(parts) or "default"
+        """Made of letters, digits, ``_`` and ``-``: ``HND-layerwise-overlap_on-kernel``. A function of this cell alone,
+        whatever else a grid holds: what is as usual is left out, so that the next night finds the cell again."""
+        said = [axis for axis in AXES if axis in self.settings and (axis in ALWAYS or not self._as_usual(axis))]
+        return "-".join(word(axis, self.settings[axis]) for axis in said) or "default"
+
+    def _as_usual(self, axis: str) -> bool:
+        usual = derived_load(self.settings.get("overlap")) if axis == "load" else self.usual.get(axis)
+        return self.settings[axis] == usual
 
     def get(self, axis: str, default: str | int | None = None) -> str | int | None:
         return self.settings.get(axis, default)
 
     def __hash__(self) -> int:
-        return hash((tuple(sorted(self.settings.items(), key=lambda kv: kv[0])), self.named))
+        return hash(tuple(sorted(self.settings.items(), key=lambda kv: kv[0])))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cell) and dict(self.settings) == dict(other.settings) and self.named == other.named
+
+def word(axis: str, value: str | int) -> str:
+    """One part of an id."""
+    return str(value) if axis in BARE_AXES else f"{axis}_{value}"
+
+
+def derived_load(overlap: str | int | None) -> str:
+    """Only an asynchronous load can land behind the compute; without overlap the plain one is synchronous."""
+    return "async" if overlap == "on" else "sync"
+
+
+def is_same(old_id: str, cell_id: str, settings: Mapping[str, str | int]) -> bool:
+    """Did a run before ids were a function of the cell alone mean this cell by ``old_id``? Then an axis stood in every
+    id as soon as one cell of the grid was off its usual value, so ``old_id`` says at least what ``cell_id`` says, and
+    nothing but what is so. No two cells of one grid are both meant: they would differ in what neither id says."""
+    says = set(old_id.split("-"))
+    return set(cell_id.split("-")) <= says <= {word(axis, value) for axis, value in settings.items()} | {"default"}

@@ -14,9 +14,7 @@ def twins(cells: Iterable[Cell], rounds: int) -> list[Cell]:
     if rounds == 1:
         return list(cells)
     return [
-        replace(cell, settings={**cell.settings, "round": number}, named=(*cell.named, "round"))
-        for cell in cells
-        for number in range(1, rounds + 1)
+        replace(cell, settings={**cell.settings, "round": number}) for cell in cells for number in range(1, rounds + 1)
     ]
 
 
@@ -28,7 +26,7 @@ def planted(
     made, left_out = [], []
     for fault in [find(name) for name in dict.fromkeys(names or FAULTS)]:
         for cell in cells:
-            faulty = replace(cell, settings={**cell.settings, "fault": fault.name}, named=(*cell.named, "fault"))
+            faulty = replace(cell, settings={**cell.settings, "fault": fault.name})
             why = fault.why_not(cell, shape)
             if around and not fault.around_any:
                 why = "It is a fault of the embedded connector's own code and can't be planted around another one."

@@ -89,8 +89,3 @@ def axis(name: str) -> Axis:
             f"axis {name!r} is unknown; {hint(name, [axis.name for axis in AXES.values() if axis.offered])}"
         )
     return AXES[name]
-
-
-def derived_load(overlap: Value | None) -> str:
-    """Only an asynchronous load can land behind the compute; without overlap the plain one is synchronous."""
-    return "async" if overlap == "on" else "sync"

@@ -6,15 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from e2e.base.cell import AXES as ORDER
-from e2e.base.cell import Cell
+from e2e.base.cell import Cell, derived_load
 from e2e.base.connector import Adapter, own_values
 from e2e.base.errors import SettingsError
-from e2e.grid.axes import AXES, Value, derived_load
+from e2e.grid.axes import AXES, Value
 from e2e.grid.constraints import why_invalid
 from e2e.grid.selection import Selection
-
-#: Axes that always stand in a cell's id, so that ids stay the same however the grid is narrowed.
-NAMED = ("layout", "storage_format", "overlap", "placement")
 
 
 @dataclass(frozen=True)
@@ -76,18 +73,16 @@ def expand(
         for axis, value in fixed.items():
             if axis not in chosen:
                 settings[axis] = value
-        cell = Cell(settings)
+        cell = Cell(settings, usual=defaults)
         why = _why_not_fixed(settings, fixed) or why_invalid(settings) or adapter.check(cell)
         if why:
             invalid.setdefault(cell, why)
         else:
             points.setdefault(cell)
-    named, named_invalid = (_named(found, adapter.axes, defaults) for found in (points, invalid))
-    cells = [replace(cell, named=named) for cell in points]
-    groups = list(dict.fromkeys(engine_key(cell, adapter) for cell in cells))
+    groups = list(dict.fromkeys(engine_key(cell, adapter) for cell in points))
     return Grid(
-        cells=tuple(sorted(cells, key=lambda cell: groups.index(engine_key(cell, adapter)))),
-        invalid=tuple(Invalid(replace(cell, named=named_invalid), why) for cell, why in invalid.items()),
+        cells=tuple(sorted(points, key=lambda cell: groups.index(engine_key(cell, adapter)))),
+        invalid=tuple(Invalid(cell, why) for cell, why in invalid.items()),
         collapsed=tuple(name for name in ORDER if name in asked and (name not in adapter.axes or name in fixed)),
     )
 
@@ -95,7 +90,7 @@ def expand(
 def engine_key(cell: Cell, adapter: Adapter) -> str:
     """The part of a cell that needs an engine of its own; equal keys share one. ``HND``, ``NHD-chunk_tokens_128``."""
     own = {axis: value for axis, value in cell.settings.items() if axis in adapter.engine_axes}
-    return Cell(own, named=cell.named).id
+    return replace(cell, settings=own).id
 
 
 def by_engine(cells: Iterable[Cell], adapter: Adapter) -> dict[str, tuple[Cell, ...]]:
@@ -139,13 +134,3 @@ def _why_not_fixed(settings: Mapping[str, Value], fixed: Mapping[str, Value]) ->
         if settings.get(axis) != value:
             return f"the engine here runs with {axis}={value} only."
     return None
-
-
-def _named(cells: Iterable[Cell], axes: frozenset[str], defaults: Mapping[str, Value | None]) -> tuple[str, ...]:
-    """Axes that stand in every id of this run: the usual four and those where some cell is off its default."""
-
-    def usual(cell: Cell, name: str) -> Value | None:
-        return derived_load(cell.get("overlap")) if name == "load" else defaults.get(name)
-
-    special = {name for cell in cells for name, value in cell.settings.items() if value != usual(cell, name)}
-    return tuple(name for name in ORDER if name in axes and (name in NAMED or name in special))

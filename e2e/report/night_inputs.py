@@ -61,6 +61,7 @@ class _Cell(msgspec.Struct):
     ttft: _Ttft
     findings: list[_Finding]
     reproduce: str
+    settings: dict[str, str | int] = {}
     oracle: _Oracle | None = None
 
 
@@ -188,7 +189,10 @@ def _gap(report: Mapping | None) -> str:
 
 def _figures(cell: Mapping) -> CellFigures:
     ttft = cell["ttft"]
-    return CellFigures(cell["verdict"], cell["reason"], cell["hits"]["engine"], ttft["cold_s"], ttft["external_s"])
+    return CellFigures(
+        cell["verdict"], cell["reason"], cell["hits"]["engine"], ttft["cold_s"], ttft["external_s"],
+        cell.get("settings", {}),
+    )  # fmt: skip
 
 
 def _machine(reports: Mapping[str, Mapping]) -> str:

@@ -8,9 +8,10 @@ is blind: it may find corruption, but nothing makes such a night green. Time to 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 
+from e2e.base.cell import is_same
 from e2e.base.errors import (
     EXIT_CORRUPT,
     EXIT_ENGINE,
@@ -63,13 +64,15 @@ class Step:
 
 @dataclass(frozen=True)
 class CellFigures:
-    """One cell of one night. ``hits``: external tokens as the engine counted them. Seconds, summed over prompts."""
+    """One cell of one night. ``hits``: external tokens as the engine counted them. Seconds, summed over prompts.
+    ``settings``: axis -> value, by which a night of former ids is read."""
 
     verdict: str
     reason: str | None
     hits: int | None
     cold_s: float | None
     external_s: float | None
+    settings: Mapping[str, str | int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,7 @@ def compare(tonight: Night, history: Sequence[Night]) -> list[Change]:
     if not history:
         wrong = [(cell, figures) for cell, figures in tonight.cells.items() if figures.verdict == "corrupt"]
         return [Change("new corruption", cell, f"is corrupt ({figures.reason})") for cell, figures in wrong]
+    history = [as_now(night, tonight) for night in history]
     last = history[0]
     changes: list[Change] = []
     for cell, now in tonight.cells.items():
@@ -134,6 +138,19 @@ def compare(tonight: Night, history: Sequence[Night]) -> list[Change]:
             changes.extend(_times(cell, now, tonight.machine, history))
     lost = [cell for cell in last.cells if cell not in tonight.cells]
     return [*changes, *(Change("not run", cell, f"passed on {last.name}, was not run tonight") for cell in lost)]
+
+
+def as_now(night: Night, tonight: Night) -> Night:
+    """An earlier night with its cells under the ids that tonight's have."""
+
+    def renamed(name: str) -> str:
+        step, _, cell_id = name.rpartition("/")
+        if name in tonight.cells:
+            return name
+        mine = ((now, *now.rpartition("/"), figures.settings) for now, figures in tonight.cells.items())
+        return next((now for now, at, _, i, settings in mine if at == step and is_same(cell_id, i, settings)), name)
+
+    return replace(night, cells={renamed(name): figures for name, figures in night.cells.items()})
 
 
 def _verdicts(cell: str, now: CellFigures, before: CellFigures | None) -> Iterator[Change]:

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from e2e.base.cell import ALWAYS, derived_load, is_same, word
+from e2e.base.cell import AXES as ORDER
 from e2e.base.errors import SettingsError
 from e2e.grid.axes import AXES, axis
 from e2e.grid.cells import by_engine, engine_key, expand
@@ -100,6 +102,45 @@ def test_impossible_combinations_are_listed_with_their_reason():
     assert len(grid.invalid) == 4
     assert all(invalid.settings["overlap"] == "on" for invalid in grid.invalid)
     assert "needs load=async" in grid.invalid[0].why
+
+
+def test_an_id_is_the_cells_own_whatever_else_the_grid_holds():
+    wide = expand(Selection(GRIDS["full"]), FULL)
+    by_settings = {tuple(sorted(cell.settings.items())): cell.id for cell in wide.cells}
+    for name in ("default", "pairwise"):
+        for cell in expand(Selection(GRIDS[name]), FULL).cells:
+            assert by_settings.get(tuple(sorted(cell.settings.items())), cell.id) == cell.id
+    for cell in wide.cells:
+        alone = expand(Selection(cells=(dict(cell.settings),)), FULL)
+        assert ids(alone) == [cell.id]
+    assert set(ids(expand(Selection(), FULL))) <= set(ids(wide))
+    assert "HND-chunkwise-overlap_off-index-load_async-chunk_tokens_128" in ids(wide)
+
+
+@given(st.data())
+def test_ids_of_one_grid_differ_and_name_its_cells_again(data):
+    """Whatever grid: no two cells share an id, and an id from before (an axis in all ids as soon as one cell is off its
+    usual value) means just one of them."""
+    axes = data.draw(st.sets(st.sampled_from(sorted(FULL.axes - {"variant"})), min_size=1))
+    grid = {
+        name: tuple(data.draw(st.sets(st.sampled_from(AXES[name].values or (16, 128, 256, 1, 4)), min_size=1)))
+        for name in sorted(axes)
+    }
+    cells = expand(Selection((grid,)), FULL, defaults={"dtype": "bfloat16", "block_size": 128}).cells
+    assert len({cell.id for cell in cells}) == len(cells)
+    for old, cell in zip(former_ids(cells), cells, strict=True):
+        assert [c for c in cells if is_same(old, c.id, c.settings)] == [cell]
+
+
+def former_ids(cells):
+    """As ids were made: an axis stands in all of them as soon as one cell is off its usual value."""
+
+    def usual(cell, name):
+        return derived_load(cell.get("overlap")) if name == "load" else cell.usual.get(name)
+
+    special = {name for c in cells for name, value in c.settings.items() if value != usual(c, name)}
+    named = [name for name in ORDER if name in ALWAYS or name in special]
+    return ["-".join(word(a, c.settings[a]) for a in named if a in c.settings) or "default" for c in cells]
 
 
 @pytest.mark.parametrize(

@@ -220,3 +220,36 @@ def test_a_folder_that_is_no_night(tmp_path, content):
         (tmp_path / "steps.tsv").write_text(content)
     with pytest.raises(UsageError, match=r"steps.tsv; give the folder"):
         close_night(tmp_path)
+
+
+#: What a grid of two chunk sizes called its cells when ids still depended on the rest of the grid -> their ids now.
+FORMER = {
+    "NHD-chunkwise-overlap_off-index-load_sync-chunk_tokens_128-block_size_128":
+        "NHD-chunkwise-overlap_off-index-chunk_tokens_128",
+    "NHD-chunkwise-overlap_off-index-load_sync-chunk_tokens_256-block_size_128":
+        "NHD-chunkwise-overlap_off-index",
+    "NHD-chunkwise-overlap_off-index-load_async-chunk_tokens_256-block_size_128":
+        "NHD-chunkwise-overlap_off-index-load_async",
+    "NHD-chunkwise-overlap_off-index-load_async-chunk_tokens_256-block_size_32":
+        "NHD-chunkwise-overlap_off-index-load_async-block_size_32",
+}  # fmt: skip
+
+
+def test_a_night_of_former_ids_is_compared_cell_by_cell(tmp_path):
+    def settings(name):
+        first, *rest = (part.rpartition("_") for part in name.split("-")[2:])
+        return {
+            "layout": "NHD", "storage_format": "chunkwise", "placement": "index", first[0]: first[2],
+            **{axis: int(value) if value.isdigit() else value for axis, _, value in rest if axis},
+        }  # fmt: skip
+
+    close_night(write(tmp_path, "20260101T020000Z", cells=[cell(name) for name in FORMER]))
+    now = [cell(FORMER[name], settings=settings(name), hits=4608 + n) for n, name in enumerate(FORMER)]
+    folder = write(tmp_path, "20260102T020000Z", cells=now)
+    code, summary = close_night(folder)
+    assert code == 0
+    assert "was not run tonight" not in summary
+    for n, name in enumerate(list(FORMER)[1:], start=1):
+        assert f"{FORMER[name]}: {4608 + n} external tokens, 4608 on 20260101T020000Z" in summary
+    lost = write(tmp_path, "20260103T020000Z", cells=now[1:])
+    assert close_night(lost, history=tmp_path)[0] == 3
