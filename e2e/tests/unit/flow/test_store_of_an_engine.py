@@ -62,9 +62,8 @@ def test_a_server_that_does_not_start_fails_the_engine(flow, tmp_path):
 
 def test_a_server_that_died_fails_the_engine_that_runs(flow, tmp_path):
     with flow._store(NAME, tmp_path / "logs") as store:
-        flow.record(
-            "engine.start", engine=NAME, engine_key="HND", role="connector", attempt=1, argv=[], launcher="process"
-        )
+        about = {"role": "connector", "attempt": 1, "argv": [], "launcher": "process", "log": None}
+        flow.record("engine.start", engine=NAME, engine_key="HND", **about)
         store.serve([server("print('up', flush=True); import time; time.sleep(0.1)", ready="up")])
         store.services[0].popen.wait(30)
         assert not flow._serves(SimpleNamespace(name=NAME, store=store))
