@@ -331,7 +331,9 @@ class ConnectorEvidence(_OfArm):
 @kind("digest.taken")
 class DigestTaken(_OfArm):
     """Digests of one request's KV in logical coordinates. ``values``: see inside/probe; None where an earlier event
-    has the same ``content``. ``prompt`` is None for a request that is not ours."""
+    has the same ``content``. ``prompt`` is None for a request that is not ours. ``nth``: which read of the request, of
+    ``reads`` in the end: one that is preempted and resumed, or whose load failed, reads again. ``failed``: the
+    connector itself reported that this load failed."""
 
     request: str
     prompt: int | None
@@ -340,6 +342,10 @@ class DigestTaken(_OfArm):
     tokens: int
     values: str | None
     content: str | None = None
+    rank: int = 0
+    nth: int = 1
+    reads: int = 1
+    failed: bool = False
 
 
 @kind("digest.sample")
@@ -352,11 +358,13 @@ class DigestSample(_OfArm):
     block: int
     expected: str
     found: str
+    rank: int = 0
+    nth: int = 1
 
 
 @kind("digest.cost")
 class DigestCost(_OfArm):
-    """Seconds that hashing took in the worker during one arm."""
+    """Seconds that hashing took during one arm in the worker that it took longest."""
 
     cost_s: float
 
@@ -365,6 +373,7 @@ class DigestCost(_OfArm):
 class FaultFired(_OfArm):
     fault: str
     count: int
+    rank: int = 0
 
 
 @kind("note")

@@ -151,15 +151,19 @@ def taken(index: Index, engines: set[Hashable], cell: Hashable, role: str) -> li
         if engine not in engines or of_cell != cell:
             continue
         sent = {(hashable(data["request"]), data["prompt"]) for data in events.get("request.sent", ())}
-        samples = {hashable(data["request"]): data for data in events.get("digest.sample", ())}
+        samples = {_read(data): data for data in events.get("digest.sample", ())}
         for data in events.get("digest.taken", ()):
             request = hashable(data["request"])
             values = data["values"]
             if values is None:
                 values = index.digest_values.get(hashable(data.get("content")))
             known = (request, data["prompt"]) in sent
-            found.append(Taken(role, str(name), known, {**data, "values": values}, samples.get(request)))
+            found.append(Taken(role, str(name), known, {**data, "values": values}, samples.get(_read(data))))
     return found
+
+
+def _read(data: Data) -> tuple[Hashable, Hashable, Hashable]:
+    return hashable(data["request"]), hashable(data.get("nth", 1)), hashable(data.get("rank", 0))
 
 
 def _baseline_digests(index: Index, key: str, attempt: int) -> list[Taken]:

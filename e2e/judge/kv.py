@@ -68,7 +68,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class Digest:
-    """One request's digests. ``tokens``: how many were there; ``zero``: value of a page of zeros; ``blank``: [L, 2, H],
+    """One request's digests on one rank. ``nth``: which read of the request, of ``of_reads``. ``failed``: the connector
+    itself said that this load failed. ``tokens``: how many were there; ``zero``: value of a page of zeros; ``blank``: [L, 2, H],
     what every block was overwritten with before, or None."""
 
     request: str
@@ -82,6 +83,9 @@ class Digest:
     blank: Array | None
     missing_layers: tuple[int, ...]
     sample: Sample | None
+    nth: int = 1
+    of_reads: int = 1
+    failed: bool = False
 
     @classmethod
     def of(cls, data: Mapping[str, object]) -> Digest:
@@ -100,6 +104,9 @@ class Digest:
             blank=None if blank is None else unpack(blank, "<u8").reshape(layers, 2, heads),
             missing_layers=tuple(int(layer) for layer in data.get("missing_layers") or ()),
             sample=None if sample is None else Sample.of(sample),
+            nth=int(data.get("nth") or 1),
+            of_reads=int(data.get("reads") or 1),
+            failed=bool(data.get("failed")),
         )
 
 

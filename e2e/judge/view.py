@@ -195,6 +195,13 @@ class CellView:
         return range(len(self.plan.lengths))
 
     @property
+    def ranks(self) -> int:
+        """How many ranks have to tell: as many as an engine says that it has, or was to have."""
+        effective = [side.effective for side in self.sides if side.effective]
+        told = [table.get(name) for table in effective for name in ("ranks", "tensor_parallel")]
+        return max(int(n or 1) for n in (*told, self.plan.settings.get("tensor_parallel")))
+
+    @property
     def sides(self) -> tuple[Side, ...]:
         return (self.connector,) if self.baseline is None else (self.connector, self.baseline)
 

@@ -21,7 +21,7 @@ class DigestWindow:
 
     def __init__(self, rpc: Rpc, record: Record, *, engine: str) -> None:
         self._rpc, self._record, self._engine = rpc, record, engine
-        self._last = 0
+        self._last: dict[int, int] = {}
         self._known: set[str] = set()
         self.on = False
 
@@ -38,7 +38,7 @@ class DigestWindow:
             yield
             return
         place = {"engine": self._engine, "cell": cell, "arm": arm}
-        _, before, spent_s = self._fetch()  # drops what a warm-up left
+        before = self._fetch()  # drops what a warm-up left
         if plant is not None:
             self._ask("rig_plant", plant)
         try:
@@ -46,21 +46,28 @@ class DigestWindow:
         finally:
             if plant is not None:
                 self._ask("rig_plant", None)
-        rows, after, cost_s = self._fetch()
-        for row in rows:
-            self._taken(place, row)
-        self._record("digest.cost", **place, cost_s=round(cost_s - spent_s, 6))
-        for fault, count in after.items():
-            if count > before.get(fault, 0):
-                self._record("fault.fired", **place, fault=fault, count=count - before.get(fault, 0))
+        after = self._fetch()
+        for told in after:
+            for row in told["rows"]:
+                self._taken(place, row)
+        spent = [new["cost_s"] - old["cost_s"] for old, new in zip(before, after)]
+        self._record("digest.cost", **place, cost_s=round(max(spent, default=0.0), 6))
+        for rank, (old, new) in enumerate(zip(before, after)):
+            for fault, count in new["fired"].items():
+                if count > old["fired"].get(fault, 0):
+                    fired = count - old["fired"].get(fault, 0)
+                    self._record("fault.fired", **place, fault=fault, count=fired, rank=rank)
 
-    def _fetch(self) -> tuple[list[dict], dict[str, int], float]:
-        """New rows, fired counts and seconds spent, the latter two since the probe was turned on."""
-        results = self._ask("rig_digests", self._last) or []
-        rows = [row for result in results for row in result["rows"]]
-        self._last = max([self._last, *(row["id"] for row in rows)])
-        first = results[0] if results else {}
-        return rows, first.get("fired", {}), float(first.get("cost_s", 0.0))
+    def _fetch(self) -> list[dict]:
+        """Of each rank its new rows, fired counts and seconds spent, the latter two since the probe was turned on.
+        Each rank numbers its own rows."""
+        results = self._ask("rig_digests", min(self._last.values(), default=0)) or []
+        told = []
+        for rank, result in enumerate(results):
+            rows = [row for row in result["rows"] if row["id"] > self._last.get(rank, 0)]
+            self._last[rank] = max((row["id"] for row in rows), default=self._last.get(rank, 0))
+            told.append({"rows": rows, "fired": result.get("fired", {}), "cost_s": float(result.get("cost_s", 0.0))})
+        return told
 
     def _taken(self, place: Mapping[str, object], row: Mapping[str, object]) -> None:
         engine_request = str(row["request"])
@@ -74,7 +81,8 @@ class DigestWindow:
         rest |= {"engine_request": engine_request, "values": None if known else values, "content": content}
         self._record("digest.taken", **{**rest, **where})
         if row.get("sample") is not None:
-            self._record("digest.sample", **{**row["sample"], **where})
+            read = {key: row[key] for key in ("rank", "nth") if key in row}
+            self._record("digest.sample", **{**row["sample"], **read, **where})
 
     def _ask(self, method: str, *args: object) -> list | None:
         try:

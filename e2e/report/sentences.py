@@ -155,8 +155,10 @@ def _digest(seen: Evidence) -> str:
     """In vLLM's letters: L layer, C the K or V half, H head, B block of the request, N tokens."""
     if any(not isinstance(seen.get(key), (int, float)) for key in _PLACE):
         return _missing(seen)
+    of = [f"read {seen['read']} of {seen['reads']}"] if "reads" in seen else []
+    of += [f"rank {', '.join(map(str, seen['wrong_ranks']))} of {seen['ranks']}"] if "wrong_ranks" in seen else []
     return _join(
-        _where(seen),
+        ", ".join((_where(seen), *of)),
         f"first wrong at L {seen['layer']}, C {seen.get('kv')}, H {seen['head']}, B {seen['block']} (N {seen['token']} "
         f"to {seen['token_end'] - 1}); {seen['wrong_pages']} of {seen['pages']} pages ({seen['wrong_share']:.2%}) in "
         f"{seen['wrong_layers']} of {seen['layers']} layers; {pattern(seen)}",

@@ -29,13 +29,16 @@ _COMPUTED = 256
 
 @dataclass
 class Row:
-    """``values``: one int64 [2, H, blocks] per layer, on the cache's device until fetched."""
+    """``nth``: which of its request's reads, from 1. ``failed``: the connector itself says that what was read is not
+    what it should have loaded. ``values``: one int64 [2, H, blocks] per layer, on the cache's device until fetched."""
 
     id: int
     tracked: Tracked
     when: str
     tokens: int
     index: torch.Tensor
+    nth: int = 1
+    failed: bool = False
     values: dict[int, torch.Tensor] = field(default_factory=dict)
     sample: dict[str, object] | None = None
 
@@ -70,9 +73,12 @@ class Probe:
     def install(self, runner, connector) -> list[str]:
         """Hooks the model runner and, if there is one, the connector. Names of what was hooked."""
         self._wrap(runner, "execute_model", self._around_step)
-        if connector is not None:
-            self._wrap(connector, "wait_for_layer_load", self._after_layer)
-        return ["execute_model"] if connector is None else ["execute_model", "wait_for_layer_load"]
+        if connector is None:
+            return ["execute_model"]
+        self._wrap(connector, "wait_for_layer_load", self._after_layer)
+        if hasattr(connector, "get_block_ids_with_load_errors"):
+            self._wrap(connector, "get_block_ids_with_load_errors", self._after_errors)
+        return ["execute_model", "wait_for_layer_load"]
 
     def remove(self) -> None:
         while self._undo:
@@ -102,11 +108,20 @@ class Probe:
                 self._read_layer(row, number)
         return result
 
+    def _after_errors(self, inner: Callable, *args, **kwargs):
+        invalid = inner(*args, **kwargs)
+        for row in self._reads if invalid else ():
+            row.failed = not invalid.isdisjoint(row.index.tolist())
+        return invalid
+
     def _row(self, tracked: Tracked, when: str, tokens: int) -> Row:
         one = self._layers[0]
         whole = tracked.blocks[: tokens // one.block_size]
         row = Row(self._next_id, tracked, when, tokens, torch.tensor(whole, dtype=torch.int64).to(one.device))
         self._next_id += 1
+        if when == "read" and whole:
+            tracked.reads += 1
+            row.nth = tracked.reads
         return row
 
     def _read_layer(self, row: Row, number: int) -> None:
@@ -199,7 +214,8 @@ class Probe:
             on_device = torch.stack(self._blank).to(one.device)
             blank = packed(hashing.digests(on_device, keep=3))
         return {
-            "id": row.id, "request": row.tracked.request, "when": row.when, "rank": self._rank, "tokens": row.tokens,
+            "id": row.id, "request": row.tracked.request, "when": row.when, "rank": self._rank, "nth": row.nth,
+            "reads": row.tracked.reads if row.when == "read" else 1, "failed": row.failed, "tokens": row.tokens,
             "blocks": len(row.index), "block_size": one.block_size, "layers": len(self._layers), "heads": one.heads,
             "token_granular": one.token_granular, "hash": hashing.name(one.device), "missing_layers": missing,
             "values": packed(torch.stack(values)), "zero": hexed(hashing.digests(page, keep=0)), "blank": blank,

@@ -11,7 +11,8 @@ import xxhash
 @dataclass
 class Tracked:
     """``prompt``: hash of the prompt's token ids, equal for equal prompts; ``length`` in tokens. ``cold``: nothing of
-    it came out of a cache, so the request computes all of it. ``blocks``: its block table."""
+    it came out of a cache, so the request computes all of it. ``blocks``: its block table. ``end``: tokens that its last
+    step had behind it. ``reads``: how many were recorded."""
 
     request: str
     prompt: int
@@ -19,11 +20,14 @@ class Tracked:
     blocks: list[int] = field(default_factory=list)
     cold: bool = True
     completed: bool = False
+    end: int = 0
+    reads: int = 0
 
 
 @dataclass(frozen=True)
 class Step:
-    """``reads``: (request, tokens that were there before its first forward). ``completes``: requests whose prompt this
+    """``reads``: (request, tokens that were there before its first forward, or its first one after it was preempted or
+    a load of it failed). ``completes``: requests whose prompt this
     step computes to its end, all of it by themselves."""
 
     reads: list[tuple[Tracked, int]]
@@ -43,7 +47,7 @@ class Steps:
             if first and computed:
                 tracked.cold = False
                 reads.append((tracked, computed))
-            end = computed + output.num_scheduled_tokens.get(tracked.request, 0)
+            end = tracked.end = computed + output.num_scheduled_tokens.get(tracked.request, 0)
             if tracked.cold and not tracked.completed and end >= tracked.length:
                 tracked.completed = True
                 completes.append(tracked)
@@ -69,5 +73,8 @@ class Steps:
                 tracked.blocks = list(fresh[0]) if fresh else []
             elif fresh:
                 tracked.blocks += fresh[0]
-            found.append((tracked, cached.num_computed_tokens[i], resumed))
+            computed = cached.num_computed_tokens[i]
+            # a failed load makes the scheduler step back; beyond the prompt a rejected draft token does
+            back = computed < min(tracked.end, tracked.length)
+            found.append((tracked, computed, resumed or back))
         return found

@@ -15,22 +15,28 @@ from e2e.judge.kv import Digest, Sample
 from e2e.judge.view import BASELINE, CONNECTOR, EXTERNAL_ARMS, CellView, Taken
 
 RULE = "digests"
-Key = tuple[str, str, str, int, int]
+#: (request, n-th read of it, rank)
+Place = tuple[str, int, int]
+Key = tuple[str, str, str, int, str, int, int]
 
 
 @dataclass(frozen=True)
 class Table:
-    """``found``: (role, arm, when, prompt, rank) -> digest. ``foreign``: what came back for a request that was not
-    sent, ``broken``: what can't be read, ``twice``: what was told twice, and not alike; as (role, arm, prompt)."""
+    """``found``: (role, arm, when, prompt, *Place) -> digest, in order. ``foreign``: what came back for a request that
+    was not sent, ``broken``: what can't be read, ``twice``: what was told twice, and not alike; as (role, arm, prompt).
+    """
 
     found: Mapping[Key, Digest]
     foreign: list[tuple[str, str, object]]
     broken: list[tuple[str, str, object]]
     twice: list[tuple[str, str, object]]
 
-    def of(self, role: str, arm: str, when: str, prompt: int) -> dict[int, Digest]:
-        """By rank."""
-        return {k[4]: d for k, d in self.found.items() if k[:4] == (role, arm, when, prompt)}
+    def of(self, role: str, arm: str, when: str, prompt: int) -> dict[Place, Digest]:
+        return {k[4:]: d for k, d in self.found.items() if k[:4] == (role, arm, when, prompt)}
+
+    def computed(self, role: str, prompt: int) -> dict[int, Digest]:
+        """What the cold run computed, by rank."""
+        return {rank: digest for (_, _, rank), digest in self.of(role, "cold", "computed", prompt).items()}
 
 
 def check(view: CellView) -> list[Finding]:
@@ -61,15 +67,20 @@ def vouch(view: CellView, arm: str, prompt: int) -> bool:
         return False
     table = _table(view.digests)
     read = table.of(CONNECTOR, arm, "read", prompt)
-    cold = table.of(CONNECTOR, "cold", "computed", prompt)
-    base = table.of(BASELINE, "cold", "computed", prompt)
-    if not read or read.keys() != cold.keys() or (view.baseline is not None and base.keys() != cold.keys()):
+    cold, base = (table.computed(role, prompt) for role in (CONNECTOR, BASELINE))
+    ranks = set(range(view.ranks)) | cold.keys()
+    if not read or _untold(read, ranks) or cold.keys() != ranks or (view.baseline is not None and base.keys() != ranks):
         return False
     expected = view.connector.arms[arm].expected.get(prompt)
     served = None if expected is None else expected.local + expected.external
-    whole = all(d.tokens == served and d.tokens % d.block_size == 0 and not d.missing_layers for d in read.values())
-    return whole and all(
-        _equal(cold[rank], read[rank]) and (not base or _equal(base[rank], cold[rank])) for rank in read
+    return all(
+        (nth > 1 or digest.tokens == served)
+        and digest.tokens % digest.block_size == 0
+        and digest.values.shape[3] <= cold[rank].values.shape[3]
+        and not (digest.missing_layers or digest.failed)
+        and _equal(cold[rank], digest)
+        and (not base or _equal(base[rank], cold[rank]))
+        for (_, nth, rank), digest in read.items()
     )
 
 
@@ -88,35 +99,52 @@ def _table(digests: tuple[Taken, ...]) -> Table:
         except (KeyError, TypeError, ValueError):
             broken.append(place)
             continue
-        key = (taken.role, taken.arm, digest.when, digest.prompt, digest.rank)
+        # a prompt is computed once, and every read counts: a wrong one that a right one follows is wrong
+        of = ("", 1) if digest.when == "computed" else (digest.request, digest.nth)
+        key = (taken.role, taken.arm, digest.when, digest.prompt, *of, digest.rank)
         if not np.array_equal(digest.values, found.setdefault(key, digest).values):
             twice.append(place)
-    return Table(found, foreign, broken, twice)
+    return Table(dict(sorted(found.items())), foreign, broken, twice)
 
 
 def _missing(view: CellView, table: Table, prompt: int) -> Iterator[Finding]:
-    """Of every rank that told anything: its layers, and for a rerun all whole blocks that were to be served, but for
-    the last token, which vLLM computes in any case."""
+    """Of every rank and every read: its layers, and for a rerun all whole blocks that were to be served, but for the
+    last token, which vLLM computes in any case."""
     wanted = [(CONNECTOR, "cold", "computed")]
     wanted += [(CONNECTOR, arm, "read") for arm in EXTERNAL_ARMS if _served(view, arm, prompt)]
     if view.baseline is not None:
         wanted.append((BASELINE, "cold", "computed"))
     tables = {(role, arm): table.of(role, arm, when, prompt) for role, arm, when in wanted}
-    ranks = set().union(*tables.values()) or {0}
+    ranks = {rank for found in tables.values() for _, _, rank in found} | set(range(view.ranks))
     for role, arm, when in wanted:
         found = tables[role, arm]
         layers = sorted({layer for digest in found.values() for layer in digest.missing_layers})
         tokens = _served(view, arm, prompt) if role == CONNECTOR else 0
         lacking = [f"layers {layers}"] if layers else []
-        lacking += [f"rank {rank}" for rank in sorted(ranks - found.keys())] if found else ["all"]
+        lacking += _untold(found, ranks) if found else ["all"]
         lacking += [
             f"tokens from {digest.tokens} on"
-            for digest in found.values()
-            if digest.values.shape[3] < (tokens - 1) // digest.block_size
+            for (_, nth, _), digest in found.items()
+            # once preempted it may find less in the caches, and computes the rest
+            if nth == 1 and digest.values.shape[3] < (tokens - 1) // digest.block_size
         ]
         if lacking:
             what = f"{when} KV" if lacking == ["all"] else f"{when} KV of {', '.join(dict.fromkeys(lacking))}"
             yield Finding(RULE, Reason.DIGEST_MISSING, {"engine": role, "arm": arm, "prompt": prompt, "what": what})
+
+
+def _untold(found: Mapping[Place, Digest], ranks: set[int]) -> list[str]:
+    """Ranks that did not tell, and reads: a row says how many there were of its request."""
+    reads: dict[str, int] = {}
+    for (request, nth, _), digest in found.items():
+        reads[request] = max(reads.get(request, 1), nth, digest.of_reads)
+    lacking = []
+    for request, most in reads.items():
+        for nth in range(1, most + 1):
+            missing = sorted(rank for rank in ranks if (request, nth, rank) not in found)
+            which = f" of read {nth}" if most > 1 else ""
+            lacking += [f"rank {rank}{which}" for rank in missing]
+    return lacking
 
 
 def _served(view: CellView, arm: str, prompt: int) -> int:
@@ -138,28 +166,39 @@ def _first_answer(view: CellView, table: Table, prompt: int) -> Iterator[Finding
     mine = compare.schedule(view, view.connector, "cold", prompt)
     if mine is None or compare.schedule(view, side, "cold", prompt) != mine:
         return
-    cold, base = (table.of(role, "cold", "computed", prompt) for role in (CONNECTOR, BASELINE))
-    for rank in cold.keys() & base.keys():
-        if not _equal(base[rank], cold[rank]):
-            seen = _where(base[rank], cold[rank], {})
-            place = {"engine": CONNECTOR, "arm": "cold", "prompt": prompt, "reference": "baseline cold", "rank": rank}
-            yield Finding(RULE, Reason.FIRST_ANSWER_DIFFERS, {**place, **seen})
-            return
+    cold, base = (table.computed(role, prompt) for role in (CONNECTOR, BASELINE))
+    wrong = [rank for rank in sorted(cold.keys() & base.keys()) if not _equal(base[rank], cold[rank])]
+    if wrong:
+        place = {"engine": CONNECTOR, "arm": "cold", "prompt": prompt, "reference": "baseline cold"}
+        seen = _where(base[wrong[0]], cold[wrong[0]], {})
+        yield Finding(RULE, Reason.FIRST_ANSWER_DIFFERS, {**place, **_of_ranks(view, wrong), **seen})
 
 
 def _external(view: CellView, table: Table, arm: str, prompt: int) -> Iterator[Finding]:
-    cold = table.of(CONNECTOR, "cold", "computed", prompt)
-    for rank, read in table.of(CONNECTOR, arm, "read", prompt).items():
-        if rank in cold and not _equal(cold[rank], read):
-            others = {
-                other: digest.values
-                for other in view.prompts
-                if other != prompt and (digest := table.of(CONNECTOR, "cold", "computed", other).get(rank)) is not None
-            }
-            seen = _where(cold[rank], read, others)
-            place = {"engine": CONNECTOR, "arm": arm, "prompt": prompt, "reference": "connector cold", "rank": rank}
-            yield Finding(RULE, Reason.DIGEST_DIFFERS, {**place, **seen})
-            return
+    cold, read = table.computed(CONNECTOR, prompt), table.of(CONNECTOR, arm, "read", prompt)
+    at = {"engine": CONNECTOR, "arm": arm, "prompt": prompt}
+    # what the connector itself took back decides nothing: vLLM dropped that step's output
+    if failed := sum(digest.failed for digest in read.values()):
+        recomputed, errors = view.plan.load_failure_policy == "recompute", view.connector.arms[arm].connector_errors
+        yield Finding(RULE, Reason.LOAD_FAILED, {**at, "found": failed, "recomputed": recomputed, "errors": errors})
+    compared = {place: digest for place, digest in read.items() if place[2] in cold and not digest.failed}
+    wrong = [place for place, digest in compared.items() if not _equal(cold[place[2]], digest)]
+    if not wrong:
+        return
+    request, nth, rank = wrong[0]
+    computed = {other: table.computed(CONNECTOR, other) for other in view.prompts if other != prompt}
+    others = {other: by_rank[rank].values for other, by_rank in computed.items() if rank in by_rank}
+    seen = _where(cold[rank], read[wrong[0]], others)
+    place = {"reference": "connector cold", **_of_ranks(view, [other for *of, other in wrong if of == [request, nth]])}
+    if (reads := max(read[wrong[0]].of_reads, nth)) > 1:
+        place |= {"read": nth, "reads": reads}
+    yield Finding(RULE, Reason.DIGEST_DIFFERS, {**at, **place, **seen})
+
+
+def _of_ranks(view: CellView, wrong: list[int]) -> dict[str, object]:
+    """The first wrong rank; where there are several, all that are wrong, and how many there are."""
+    more = {"wrong_ranks": wrong, "ranks": view.ranks} if view.ranks > 1 else {}
+    return {"rank": wrong[0], **more}
 
 
 def _common(a: Digest, b: Digest) -> tuple[np.ndarray, np.ndarray]:

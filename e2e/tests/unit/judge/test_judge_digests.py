@@ -9,6 +9,7 @@ from synthetic_recording import CELL, CONNECTOR, Recording
 from e2e.base.judgement import CellJudgement
 from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.judge import judge
+from e2e.report.sentences import sentence
 
 
 def verdict(recording: Recording) -> CellJudgement:
@@ -106,3 +107,91 @@ def test_a_planted_fault_is_still_corrupt_when_only_digests_see_it():
     recording = add_digests(Recording(digests=True, fault="bit_flip"), edit={("external", 0): flip(0, 0, 0, 0)})
     recording.add("fault.fired", engine=CONNECTOR, cell=CELL, arm="external", fault="bit_flip", count=1)
     assert verdict(recording).reason is Reason.DIGEST_DIFFERS
+
+
+def two_ranks(recording: Recording, *, edit=None) -> Recording:
+    """The same digests from another rank, of which engines and plan now have two."""
+    for data in recording.find("digest.taken"):
+        recording.add("digest.taken", **{**data, "rank": 1})
+    for data in recording.find("engine.config"):
+        data["effective"]["ranks"] = 2
+    if edit is not None:
+        recording.change("digest.taken", edit, cell=CELL, arm="external", prompt=1, rank=1)
+    return recording
+
+
+def reads(recording: Recording, *values) -> Recording:
+    """A request that read as often as there are ``values``."""
+    (first,) = recording.find("digest.taken", cell=CELL, arm="external", prompt=1)
+    for nth, wrong in enumerate(values[1:], start=2):
+        recording.add("digest.taken", **{**first, "nth": nth, "reads": len(values), "values": wrong or first["values"]})
+    first.update(values=values[0] or first["values"], nth=1, reads=len(values))
+    return recording
+
+
+def wrong_like(row) -> str:
+    """Values of a row with one wrong page."""
+    values = pages(1, row["blocks"])
+    values[2, 0, 1, 3] ^= 1
+    return packed(values)
+
+
+def test_two_ranks_that_tell_alike_pass():
+    assert verdict(two_ranks(add_digests(Recording(digests=True)))).verdict is Verdict.PASS
+
+
+def test_a_wrong_rank_is_named():
+    recording = two_ranks(add_digests(Recording(digests=True)), edit=lambda d: d.update(values=wrong_like(d)))
+    cell = verdict(recording)
+    (finding,) = found(cell, Reason.DIGEST_DIFFERS)
+    assert cell.verdict is Verdict.CORRUPT
+    assert (finding.evidence["rank"], finding.evidence["wrong_ranks"], finding.evidence["ranks"]) == (1, [1], 2)
+    assert "rank 1 of 2" in sentence(finding)
+
+
+@pytest.mark.parametrize("where", [{"arm": "external"}, {"arm": "cold", "cell": CELL}, {"cell": None}])
+def test_every_rank_must_have_told(where):
+    recording = two_ranks(add_digests(Recording(digests=True))).drop("digest.taken", prompt=0, rank=1, **where)
+    cell = verdict(recording)
+    assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.DIGEST_MISSING)
+    assert all("rank 1" in finding.evidence["what"] for finding in cell.findings)
+
+
+def test_a_rank_that_never_told_is_missing_by_the_plan_alone():
+    recording = add_digests(Recording(digests=True))
+    recording.change("plan.cell", lambda d: d["settings"].update(tensor_parallel=2))
+    cell = verdict(recording)
+    assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.DIGEST_MISSING)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_wrong_read_beside_right_ones_is_wrong(place):
+    values = [None, None, None]
+    recording = add_digests(Recording(digests=True))
+    (first,) = recording.find("digest.taken", cell=CELL, arm="external", prompt=1)
+    values[place] = wrong_like(first)
+    cell = verdict(reads(recording, *values))
+    (finding,) = found(cell, Reason.DIGEST_DIFFERS)
+    assert cell.verdict is Verdict.CORRUPT
+    assert (finding.evidence["read"], finding.evidence["reads"]) == (place + 1, 3)
+    assert f"read {place + 1} of 3" in sentence(finding)
+
+
+def test_right_reads_pass_and_a_lost_one_is_missing():
+    assert verdict(reads(add_digests(Recording(digests=True)), None, None)).verdict is Verdict.PASS
+    for nth in (1, 2):
+        recording = reads(add_digests(Recording(digests=True)), None, None).drop("digest.taken", prompt=1, nth=nth)
+        cell = verdict(recording)
+        assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.DIGEST_MISSING)
+        assert cell.findings[0].evidence["what"] == f"read KV of rank 0 of read {nth}"
+
+
+def test_a_read_that_the_connector_took_back_decides_nothing():
+    recording = add_digests(Recording(digests=True))
+    (first,) = recording.find("digest.taken", cell=CELL, arm="external", prompt=1)
+    wrong = wrong_like(first)
+    reads(recording, wrong, None)
+    first["failed"] = True
+    cell = verdict(recording)
+    assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.LOAD_FAILED)
+    assert not found(cell, Reason.DIGEST_DIFFERS)
