@@ -129,7 +129,8 @@ class EngineReady:
 @dataclass(frozen=True)
 class Effective:
     """Read in the worker: shape, stride, num_blocks, num_layers, ... beside what is named here; what could not be read
-    is absent. ``connector_build``: what the adapter knows of the connector's own code."""
+    is absent. ``connector_build``: what the adapter knows of the connector's own code. ``ranks``: how many workers
+    answered, where more than one; what is named is the first one's, ``ranks_differ`` what they don't say alike."""
 
     versions: dict[str, Plain] = field(default_factory=dict)
     connector_build: dict[str, Plain] = field(default_factory=dict)
@@ -144,6 +145,8 @@ class Effective:
     tensor_parallel: int | None = None
     threads: int | None = None
     batch_invariant: bool | None = None
+    ranks: int | None = None
+    ranks_differ: dict[str, list[JSON]] = field(default_factory=dict)  # type: ignore[valid-type]
 
 
 @kind("engine.config")
@@ -321,11 +324,13 @@ class ConnectorEvidence(_OfArm):
     """What the connector itself says. ``counters``: name -> delta, among them hit_tokens, miss_chunks, loaded_bytes,
     stored_bytes, load_failures, store_failures, of them no_room. ``loads``: one per loaded request, with request,
     tokens, storage_format, placement, load, overlap, places, layers, pending_at_forward, blocking_waits, failed.
-    ``errors``: the first of its own error lines."""
+    ``errors``: the first of its own error lines. One event for each rank that told its own; ``rank`` is None where it
+    was told for the whole engine."""
 
     counters: Table
     loads: list[Table]
     errors: list[str] = field(default_factory=list)
+    rank: int | None = None
 
 
 @kind("digest.taken")
@@ -371,9 +376,11 @@ class DigestCost(_OfArm):
 
 @kind("fault.fired")
 class FaultFired(_OfArm):
+    """``rank`` is None where the engine has one, or none is known."""
+
     fault: str
     count: int
-    rank: int = 0
+    rank: int | None = None
 
 
 @kind("note")

@@ -49,12 +49,13 @@ def answer(data: Data) -> Answer:
 def arm(index: Index, name: str, events: Mapping[str, list[Data]]) -> Arm:
     """``events``: kind -> data, of one arm of one engine and cell (or of the baseline engine)."""
     last = {kind: data[-1] for kind, data in events.items() if data}
+    by_rank = {data.get("rank"): data for data in events.get("connector.evidence", ())}
     built = Arm(
         name=name,
         begun=len(events.get("arm.begin", ())),
         ended=len(events.get("arm.end", ())),
         metrics=last.get("metrics.delta"),
-        evidence=last.get("connector.evidence"),
+        evidence=tuple(by_rank[rank] for rank in sorted(by_rank, key=lambda rank: -1 if rank is None else int(rank))),
         reset=last.get("reset.local"),
         overwrite=last.get("overwrite.free"),
     )

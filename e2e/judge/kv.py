@@ -69,8 +69,8 @@ class Sample:
 @dataclass(frozen=True)
 class Digest:
     """One request's digests on one rank. ``nth``: which read of the request, of ``of_reads``. ``failed``: the connector
-    itself said that this load failed. ``tokens``: how many were there; ``zero``: value of a page of zeros; ``blank``: [L, 2, H],
-    what every block was overwritten with before, or None."""
+    itself said that this load failed. ``tokens``: how many were there; ``zero``: value of a page of zeros; ``blank``:
+    [L, 2, H], what every block was overwritten with before, or None."""
 
     request: str
     prompt: int

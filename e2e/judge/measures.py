@@ -21,8 +21,13 @@ def hits(view: CellView) -> Hits:
     return Hits(
         predicted=_sum(arm.predicted("external") for arm in arms),
         engine=_sum(arm.external for arm in arms),
-        connector=_sum(arm.connector_counter("hit_tokens") for arm in arms),
+        connector=_sum(_of_all_ranks(arm.connector_counter("hit_tokens")) for arm in arms),
     )
+
+
+def _of_all_ranks(values: list[int | None]) -> int | None:
+    """What every rank was served: the least of them."""
+    return min(values) if values and None not in values else None
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

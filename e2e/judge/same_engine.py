@@ -10,7 +10,7 @@ from e2e.judge.view import CellView
 #: more for an engine with a connector; on two cores that alone moved logprobs by 4e-5 (float32).
 SHARED = (
     "layout", "block_size", "attention_backend", "dtype", "num_layers", "versions", "max_num_batched_tokens", "threads",
-    "gpu", "batch_invariant",
+    "gpu", "batch_invariant", "tensor_parallel", "ranks",
 )  # fmt: skip
 #: vLLM 0.29+ names layouts by their order of axes (L, B, H, N, C).
 ALIASES = {"LBNHC": "NHD", "LBHNC": "HND"}

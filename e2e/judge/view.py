@@ -84,7 +84,8 @@ class Failure:
 
 @dataclass
 class Arm:
-    """One arm of one engine. What was not recorded is None or missing, and no rule takes that for zero."""
+    """One arm of one engine. What was not recorded is None or missing, and no rule takes that for zero. ``evidence``:
+    what the connector says, of each rank that told or once for all."""
 
     name: str
     begun: int = 0
@@ -95,7 +96,7 @@ class Arm:
     indeterminate: list[int] = field(default_factory=list)
     repeated: list[int] = field(default_factory=list)
     metrics: Mapping[str, object] | None = None
-    evidence: Mapping[str, object] | None = None
+    evidence: tuple[Mapping[str, object], ...] = ()
     reset: Mapping[str, object] | None = None
     overwrite: Mapping[str, object] | None = None
 
@@ -104,19 +105,23 @@ class Arm:
         value = self.metrics["counters"].get(name) if self.metrics else None
         return None if value is None else int(value)
 
-    def connector_counter(self, name: str) -> int | None:
-        """Delta of one of the connector's own counters; None where it is missing (it starts when it rises)."""
-        value = self.evidence["counters"].get(name) if self.evidence else None
-        return None if value is None else int(value)
+    def connector_counter(self, name: str) -> list[int | None]:
+        """Delta of one of the connector's own counters, by rank; None where it is missing (it starts when it rises)."""
+        values = [told["counters"].get(name) for told in self.evidence]
+        return [None if value is None else int(value) for value in values]
+
+    def connector_failures(self, name: str) -> int:
+        """The same of all ranks together: what never failed need not be counted."""
+        return sum(value or 0 for value in self.connector_counter(name))
 
     @property
     def loads(self) -> list[Mapping[str, object]]:
-        return list(self.evidence["loads"] or ()) if self.evidence else []
+        return [load for told in self.evidence for load in told["loads"] or ()]
 
     @property
     def connector_errors(self) -> list[str]:
         """The first errors of its own that the connector logged in this arm."""
-        return [str(line) for line in self.evidence.get("errors") or ()] if self.evidence else []
+        return [str(line) for told in self.evidence for line in told.get("errors") or ()]
 
     def predicted(self, source: str) -> int | None:
         """Tokens that all prompts of this arm together must be served by ``source`` ("local" or "external")."""
@@ -138,7 +143,7 @@ class Arm:
 
     @property
     def load_failed(self) -> bool:
-        return bool(self.connector_counter("load_failures")) or any(load.get("failed") for load in self.loads)
+        return self.connector_failures("load_failures") > 0 or any(load.get("failed") for load in self.loads)
 
 
 @dataclass(frozen=True)

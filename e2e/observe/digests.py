@@ -50,13 +50,14 @@ class DigestWindow:
         for told in after:
             for row in told["rows"]:
                 self._taken(place, row)
-        spent = [new["cost_s"] - old["cost_s"] for old, new in zip(before, after)]
+        spent = [new["cost_s"] - old["cost_s"] for old, new in zip(before, after, strict=False)]
         self._record("digest.cost", **place, cost_s=round(max(spent, default=0.0), 6))
-        for rank, (old, new) in enumerate(zip(before, after)):
+        for rank, (old, new) in enumerate(zip(before, after, strict=False)):
             for fault, count in new["fired"].items():
                 if count > old["fired"].get(fault, 0):
                     fired = count - old["fired"].get(fault, 0)
-                    self._record("fault.fired", **place, fault=fault, count=fired, rank=rank)
+                    of = {"rank": rank} if len(after) > 1 else {}
+                    self._record("fault.fired", **place, fault=fault, count=fired, **of)
 
     def _fetch(self) -> list[dict]:
         """Of each rank its new rows, fired counts and seconds spent, the latter two since the probe was turned on.

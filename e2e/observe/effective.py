@@ -32,6 +32,10 @@ _FROM_SERVER = {
 }
 
 
+#: What each rank has of its own.
+_OF_A_RANK = ("device",)
+
+
 class EngineView(Protocol):
     """What is asked of an engine; replay's client is one. All raise EngineAnswer when the engine has no such route."""
 
@@ -85,8 +89,14 @@ def _server(client: EngineView) -> dict:
 
 
 def _worker(client: EngineView) -> dict:
-    results = client.collective_rpc("rig_info")
-    return dict(_mapping(results[0] if results else None))
+    """What the first rank says, and where another one says something else."""
+    told = [dict(_mapping(result)) for result in client.collective_rpc("rig_info")]
+    if len(told) < 2:
+        return told[0] if told else {}
+    names = {name for table in told for name in table} - {*_OF_A_RANK}
+    values = {name: [table.get(name) for table in told] for name in sorted(names)}
+    differ = {name: of for name, of in values.items() if any(value != of[0] for value in of)}
+    return {**told[0], "ranks": len(told), **({"ranks_differ": differ} if differ else {})}
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -29,15 +29,15 @@ class EvidenceWindow:
 
     Calls ``rig_evidence(after_id)`` -> ``{"counters": {name: total}, "loads": [{"id", "request", ...}],
     "fired": {fault: total}, "errors": [line]}``
-    (errors, optional: all so far), or None from a connector without counters. An engine without the extension records
-    nothing and is not asked again. Of several ranks the first one is read. An arm that raises records nothing.
+    (errors, optional: all so far) of each rank, or None from a connector without counters. An engine without the
+    extension records nothing and is not asked again. An arm that raises records nothing.
     """
 
     def __init__(self, rpc: Rpc, record: Record, *, engine: str) -> None:
         self._rpc = rpc
         self._record = record
         self._engine = engine
-        self._last_load = 0
+        self._last_load: dict[int, int] = {}
         self._present = True
 
     @contextmanager
@@ -48,37 +48,42 @@ class EvidenceWindow:
         if before is None or after is None:
             return
         place = {"engine": self._engine, "cell": cell, "arm": arm}
+        for rank, (old, new) in enumerate(zip(before, after, strict=True)):
+            self._told(place, old, new, {"rank": rank} if len(after) > 1 else {})
+
+    def _told(self, place: dict, before: dict, after: dict, of: dict[str, int]) -> None:
         loads = [_load(load) for load in after["loads"]]
         errors = after.get("errors", [])[len(before.get("errors", [])) :][:ERRORS]
         self._record(
             "connector.evidence", **place, counters=_rise(before, after, "counters"), loads=loads,
-            **({"errors": errors} if errors else {}),
+            **({"errors": errors} if errors else {}), **of,
         )  # fmt: skip
         for fault, count in _rise(before, after, "fired").items():
             if count > 0:
-                self._record("fault.fired", **place, fault=fault, count=count)
+                self._record("fault.fired", **place, fault=fault, count=count, **of)
 
     def loads(self) -> list[dict]:
         """Loads that the connector journaled since anyone looked; none where it keeps no journal."""
-        evidence = self._read()
-        return [_load(load) for load in evidence["loads"]] if evidence else []
+        return [_load(load) for evidence in self._read() or () for load in evidence["loads"]]
 
-    def _read(self) -> dict | None:
+    def _read(self) -> list[dict] | None:
+        """Of each rank; None where one has nothing to tell."""
         if not self._present:
             return None
         try:
-            results = self._rpc("rig_evidence", self._last_load)
+            results = self._rpc("rig_evidence", min(self._last_load.values(), default=0))
         except EngineAnswer as error:
             self._present = False
             self._record("note", text=f"The connector's own counters can't be read: {error}", engine=self._engine)
             return None
-        evidence = results[0] if results else None
-        if not isinstance(evidence, dict):
+        if not results or not all(isinstance(evidence, dict) for evidence in results):
             self._present = False
             return None
-        evidence.setdefault("loads", [])
-        self._last_load = max([self._last_load, *(load["id"] for load in evidence["loads"])])
-        return evidence
+        for rank, evidence in enumerate(results):
+            last = self._last_load.get(rank, 0)
+            evidence["loads"] = [load for load in evidence.get("loads") or () if load["id"] > last]
+            self._last_load[rank] = max((load["id"] for load in evidence["loads"]), default=last)
+        return results
 
 
 def _load(load: dict) -> dict:

@@ -122,6 +122,8 @@ def _setting(seen: Evidence) -> str:
     wanted, found = seen.get("expected"), seen.get("found")
     if "baseline" in seen:
         return f"{seen.get('axis')} is {found} with the connector, but {seen['baseline']} on the baseline engine"
+    if "by_rank" in seen:
+        return _join(_where(seen), f"{seen.get('axis')} by rank: {', '.join(map(str, seen['by_rank']))}")
     if "idle_loads" in seen:
         return _join(_where(seen), f"{seen['idle_loads']} loads placed nothing by {wanted}")
     if found is None:

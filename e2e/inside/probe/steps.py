@@ -11,8 +11,8 @@ import xxhash
 @dataclass
 class Tracked:
     """``prompt``: hash of the prompt's token ids, equal for equal prompts; ``length`` in tokens. ``cold``: nothing of
-    it came out of a cache, so the request computes all of it. ``blocks``: its block table. ``end``: tokens that its last
-    step had behind it. ``reads``: how many were recorded."""
+    it came out of a cache, so the request computes all of it. ``blocks``: its block table. ``end``: tokens that it
+    had when its last step ended. ``reads``: how many were recorded."""
 
     request: str
     prompt: int

@@ -29,7 +29,7 @@ def _arm(view: CellView, side: Side, arm: Arm) -> list[Finding]:
         findings.append(Finding(RULE, Reason.PREEMPTED, {**where, "found": arm.counter("preemptions")}))
     findings.extend(_prompt_tokens(view, arm, where))
     if arm.load_failed:
-        failed = arm.connector_counter("load_failures") or sum(bool(load.get("failed")) for load in arm.loads)
+        failed = arm.connector_failures("load_failures") or sum(bool(load.get("failed")) for load in arm.loads)
         recomputed = view.plan.load_failure_policy == "recompute"
         findings.append(
             Finding(
@@ -44,8 +44,8 @@ def _arm(view: CellView, side: Side, arm: Arm) -> list[Finding]:
 def _missing(view: CellView, side: Side, arm: Arm) -> list[str]:
     connector = side.role == CONNECTOR
     missing = [] if arm.predicted("local") is not None else ["expect.hit"]
-    if connector and view.plan.counters and _silent(arm):
-        missing.append("connector hit_tokens")
+    if connector and view.plan.counters and (silent := _silent(view, arm)):
+        missing.append(silent)
     if arm.metrics is None:
         return [*missing, "metrics"]
     ttft = arm.metrics["ttft"] or {}
@@ -62,9 +62,14 @@ def _missing(view: CellView, side: Side, arm: Arm) -> list[str]:
     return missing
 
 
-def _silent(arm: Arm) -> bool:
-    """Before the first hit there may be no counter of hits yet, but in an external arm there must be."""
-    return arm.evidence is None or (arm.name in EXTERNAL_ARMS and arm.connector_counter("hit_tokens") is None)
+def _silent(view: CellView, arm: Arm) -> str:
+    """What the connector did not tell. Before the first hit there may be no counter of hits yet, but in an external arm
+    there must be."""
+    hits, told = "connector hit_tokens", [evidence.get("rank") for evidence in arm.evidence]
+    if not told or (arm.name in EXTERNAL_ARMS and None in arm.connector_counter("hit_tokens")):
+        return hits
+    lacking = [] if None in told else sorted(set(range(view.ranks)) - {*told})
+    return f"{hits} of rank {', '.join(map(str, lacking))}" if lacking else ""
 
 
 def _prompt_tokens(view: CellView, arm: Arm, where: dict[str, object]) -> list[Finding]:

@@ -26,7 +26,15 @@ def check(view: CellView) -> list[Finding]:
         elif plain(effective[axis]) != plain(wanted):
             seen = {"axis": axis, "expected": wanted, "found": effective[axis]}
             findings.append(Finding(RULE, Reason.EFFECTIVE_DIFFERS, seen))
-    return findings + _baseline(view)
+    return findings + _ranks(view) + _baseline(view)
+
+
+def _ranks(view: CellView) -> list[Finding]:
+    return [
+        Finding(RULE, Reason.EFFECTIVE_DIFFERS, {"engine": side.role, "axis": name, "by_rank": values})
+        for side in view.sides
+        for name, values in ((side.effective or {}).get("ranks_differ") or {}).items()
+    ]
 
 
 def _baseline(view: CellView) -> list[Finding]:

@@ -77,13 +77,13 @@ def _requests(side: Side, arm: Arm) -> list[Finding]:
 
 
 def _connector(view: CellView, arm: Arm) -> list[Finding]:
-    """The connector's own counters, where the adapter says that it has some."""
-    found, counted = arm.connector_counter("hit_tokens"), arm.external
-    if found is None and arm.evidence is not None and arm.name not in EXTERNAL_ARMS:
-        found = 0
-    if not view.plan.counters or found is None or counted is None or found == counted:
+    """The connector's own counters, where the adapter says that it has some: every rank is served every token."""
+    counted, unsaid = arm.external, None if arm.name in EXTERNAL_ARMS else 0
+    hits = [unsaid if told is None else told for told in arm.connector_counter("hit_tokens")]
+    wrong = [found for found in hits if found not in (None, counted)]
+    if not view.plan.counters or counted is None or not wrong:
         return []
-    return [_finding(Reason.SOURCES_DISAGREE, view.connector, arm, "connector", counted, found)]
+    return [_finding(Reason.SOURCES_DISAGREE, view.connector, arm, "connector", counted, wrong[0])]
 
 
 def _finding(reason: Reason, side: Side, arm: Arm, source: str, expected: int, found: int) -> Finding:

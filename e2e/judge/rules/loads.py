@@ -18,8 +18,9 @@ def check(view: CellView) -> list[Finding]:
     findings = []
     for arm in view.external_arms:
         served = [prompt for prompt, hit in arm.expected.items() if hit.external]
-        if len(arm.loads) < len(served):
-            seen = {"axis": "loads", "arm": arm.name, "expected": len(served), "found": len(arm.loads)}
+        fewest = min((len(told["loads"] or ()) for told in arm.evidence), default=0)
+        if fewest < len(served):
+            seen = {"axis": "loads", "arm": arm.name, "expected": len(served), "found": fewest}
             findings.append(Finding(RULE, Reason.EFFECTIVE_UNKNOWN, seen))
         findings.extend(_differing(arm, expect))
         if expect.get("overlap") == "on" and arm.loads and not _untold(view, arm):

@@ -12,7 +12,7 @@ RULE = "stored"
 def check(view: CellView) -> list[Finding]:
     findings = []
     for arm in view.connector.arms.values():
-        if failed := arm.connector_counter("store_failures"):
-            seen = {"arm": arm.name, "failed": failed, "no_room": arm.connector_counter("no_room") or 0}
+        if failed := arm.connector_failures("store_failures"):
+            seen = {"arm": arm.name, "failed": failed, "no_room": arm.connector_failures("no_room")}
             findings.append(Finding(RULE, Reason.STORE_FAILED, {**seen, "errors": arm.connector_errors}))
     return findings

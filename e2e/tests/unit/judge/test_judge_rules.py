@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from synthetic_recording import BASELINE, CELL, CONNECTOR, KEY, Recording
 
@@ -82,6 +84,8 @@ CASES = [
     ("engine.config", {"engine": CONNECTOR}, effective(block_size=128), Reason.EFFECTIVE_DIFFERS),
     ("engine.config", {"engine": CONNECTOR}, effective(max_num_batched_tokens=2048), Reason.EFFECTIVE_DIFFERS),
     ("engine.config", {"engine": CONNECTOR}, lambda data: data["effective"].pop("layout"), Reason.EFFECTIVE_UNKNOWN),
+    ("engine.config", {"engine": CONNECTOR}, effective(ranks_differ={"gpu": ["a", "b"]}), Reason.EFFECTIVE_DIFFERS),
+    ("engine.config", {"engine": BASELINE}, effective(ranks_differ={"gpu": ["a", "b"]}), Reason.EFFECTIVE_DIFFERS),
     ("engine.config", {"engine": BASELINE}, effective(layout="NHD"), Reason.EFFECTIVE_DIFFERS),
     ("engine.config", {"engine": BASELINE}, effective(dtype="float32"), Reason.EFFECTIVE_DIFFERS),
     ("engine.config", {"engine": BASELINE}, effective(versions={"vllm": "0.23.0"}), Reason.EFFECTIVE_DIFFERS),
@@ -124,6 +128,47 @@ def test_missing_evidence_is_never_green(kind, reason):
     cell = verdict(Recording().drop(kind))
     assert cell.verdict is Verdict.INCONCLUSIVE
     assert reason in {finding.reason for finding in cell.findings}
+
+
+def two_ranks() -> Recording:
+    recording = Recording()
+    for data in recording.find("engine.config"):
+        data["effective"].update(ranks=2, tensor_parallel=2)
+    for data in recording.find("connector.evidence"):
+        data["rank"] = 0
+        recording.add("connector.evidence", **{**copy.deepcopy(data), "rank": 1})
+    return recording
+
+
+def test_two_ranks_that_were_served_alike_pass():
+    cell = verdict(two_ranks())
+    assert cell.verdict is Verdict.PASS
+    assert cell.hits.predicted == cell.hits.engine == cell.hits.connector
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (counters(hit_tokens=512), Reason.SOURCES_DISAGREE),
+        (without("hit_tokens"), Reason.COUNTERS_MISSING),
+        (counters(load_failures=1), Reason.LOAD_FAILED),
+        (counters(store_failures=1), Reason.STORE_FAILED),
+        (load(placement="index"), Reason.PLACEMENT_NOT_USED),
+        (lambda data: data["loads"].pop(), Reason.EFFECTIVE_UNKNOWN),
+    ],
+)
+def test_what_one_rank_says_counts(rank, edit, reason):
+    cell = verdict(two_ranks().change("connector.evidence", edit, arm="external", rank=rank))
+    assert cell.verdict is Verdict.INCONCLUSIVE
+    assert reason in {finding.reason for finding in cell.findings}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_said_nothing_is_named(rank):
+    cell = verdict(two_ranks().drop("connector.evidence", arm="external", rank=rank))
+    assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.COUNTERS_MISSING)
+    assert f"rank {rank}" in str(cell.findings[0].evidence["what"])
 
 
 def test_layout_names_of_newer_vllm_are_the_same_layouts():

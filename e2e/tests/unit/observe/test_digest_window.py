@@ -16,10 +16,11 @@ def row(number: int, request: str, values: str, **more) -> dict:
 
 
 class Worker:
-    """Two ranks of a worker extension, as collective_rpc shows them."""
+    """Two ranks of a worker extension, as collective_rpc shows them; ``others``: rows of the second."""
 
     def __init__(self, *, refuse: str | None = None) -> None:
-        self.rows, self.fired, self.planted, self.refuse, self.asked = [], {}, [], refuse, []
+        self.rows, self.others, self.fired, self.planted, self.asked = [], [], {}, [], []
+        self.refuse = refuse
 
     def __call__(self, method: str, *args: object) -> list:
         self.asked.append(method)
@@ -31,8 +32,8 @@ class Worker:
             self.planted.append(args[0])
         if method != "rig_digests":
             return [{}, {}]
-        fresh = [r for r in self.rows if r["id"] > args[0]]
-        return [{"rows": fresh, "fired": dict(self.fired)}, {"rows": [], "fired": dict(self.fired)}]
+        fresh, other = ([r for r in rows if r["id"] > args[0]] for rows in (self.rows, self.others))
+        return [{"rows": fresh, "fired": {}}, {"rows": other, "fired": dict(self.fired)}]
 
 
 @pytest.fixture
@@ -74,12 +75,25 @@ def test_values_are_written_once_and_requests_get_their_prompt(events, record):
     assert taken[0]["request"] == "HND.connector.1.c.cold.0.11111111"
 
 
+def test_each_rank_numbers_its_own_rows(events, record):
+    worker = Worker()
+    one = window(worker, record)
+    with one.arm(cell="c", arm="external"):
+        worker.rows = [row(number, f"e.c.external.{number}.11111111", "a", rank=0) for number in (1, 2, 3)]
+        worker.others = [row(1, "e.c.external.1.11111111", "b", rank=1)]
+    with one.arm(cell="c", arm="external_again"):
+        worker.others += [row(2, "e.c.external_again.2.11111111", "c", rank=1)]
+    taken = [(event["arm"], event["rank"], event["prompt"]) for event in events if event.kind == "digest.taken"]
+    assert taken == [*(("external", 0, n) for n in (1, 2, 3)), ("external", 1, 1), ("external_again", 1, 2)]
+
+
 def test_a_sample_becomes_an_event_of_its_own(events, record):
     worker, sample = Worker(), {"layer": 2, "kv": 1, "head": 0, "block": 3, "expected": "x", "found": "y"}
     with window(worker, record).arm(cell="c", arm="external"):
-        worker.rows = [row(1, "e.c.external.2.11111111", "a", sample=sample)]
+        worker.rows = [row(1, "e.c.external.2.11111111", "a", sample=sample, rank=1, nth=2)]
     (event,) = [event for event in events if event.kind == "digest.sample"]
     assert (event["prompt"], event["layer"], event["arm"]) == (2, 2, "external")
+    assert (event["rank"], event["nth"]) == (1, 2)
 
 
 def test_a_plant_lasts_one_arm_and_its_firings_are_counted(events, record):
@@ -90,7 +104,7 @@ def test_a_plant_lasts_one_arm_and_its_firings_are_counted(events, record):
         worker.fired = {"bit_flip": 5}
     assert worker.planted == ["bit_flip", None]
     (event,) = [event for event in events if event.kind == "fault.fired"]
-    assert (event["fault"], event["count"]) == ("bit_flip", 3)
+    assert (event["fault"], event["count"], event["rank"]) == ("bit_flip", 3, 1)
     with pytest.raises(RuntimeError), one.arm(cell="c", arm="external", plant="bit_flip"):
         raise RuntimeError
     assert worker.planted[-1] is None

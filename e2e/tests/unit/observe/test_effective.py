@@ -35,7 +35,8 @@ class Engine:
         return self.answers[name]
 
     def collective_rpc(self, method):
-        return [self._answer(method)]
+        answer = self._answer(method)
+        return answer if isinstance(answer, list) else [answer]
 
     def server_info(self):
         return self._answer("server")
@@ -61,6 +62,16 @@ def test_what_the_worker_says_is_enough():
     assert effective == {**WORKER, "versions": {"torch": "2.13.0", "vllm": "0.32.0"}}
     assert "server" not in engine.asked
     assert not notes
+
+
+def test_ranks_that_do_not_say_alike_are_told():
+    other = {**WORKER, "layout": "HND", "device": "cuda:1"}
+    effective, _ = observe(Engine(worker=[{**WORKER, "device": "cuda:0"}, other]))
+    assert (effective["ranks"], effective["layout"]) == (2, "NHD")
+    assert effective["ranks_differ"] == {"layout": ["NHD", "HND"]}
+    effective, _ = observe(Engine(worker=[WORKER, WORKER]))
+    assert effective["ranks"] == 2
+    assert "ranks_differ" not in effective
 
 
 def test_without_the_extension_the_api_process_tells_what_it_knows():

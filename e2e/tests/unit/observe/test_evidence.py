@@ -26,7 +26,7 @@ class Extension:
         state = self.states.pop(0)
         if isinstance(state, Exception):
             raise state
-        return [state]
+        return state if isinstance(state, list) else [state]
 
 
 def state(hits, loads=(), **fired):
@@ -56,6 +56,21 @@ def test_counters_loads_and_faults_of_this_arm_only():
     assert first["loads"] == [{"id": 3, "request": "r3", "engine_request": "cmpl-r3-0"}]
     assert (fired.kind, fired["fault"], fired["count"], fired["cell"]) == ("fault.fired", "axes_swapped", 2, "c")
     assert (second.kind, second["counters"]) == ("connector.evidence", {"hit_tokens": 4})
+
+
+def test_every_rank_tells_its_own():
+    before = [state(0, [1]), state(0, [1, 2])]
+    after = [state(256, [2]), state(512, [2, 3], bit_flip=1)]
+    first, second, fired = run(Extension(before, after))
+    assert [(e["rank"], e["counters"]["hit_tokens"], [load["id"] for load in e["loads"]]) for e in (first, second)] == [
+        (0, 256, [2]), (1, 512, [3]),
+    ]  # fmt: skip
+    assert (fired.kind, fired["rank"], fired["count"]) == ("fault.fired", 1, 1)
+
+
+def test_one_rank_says_nothing_of_ranks():
+    (event,) = run(Extension(state(0), state(256)))
+    assert "rank" not in event.data
 
 
 def test_a_counter_that_appears_started_at_zero_and_fired_may_be_missing():

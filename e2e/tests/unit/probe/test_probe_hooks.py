@@ -27,7 +27,10 @@ class Engine:
         self.layers = {name: PagedLayer.packed(tensor) for name, tensor in zip(NAMES, tensors, strict=True)}
         self.truth = {name: torch.randn(64, 2, HEADS, SIZE) for name in NAMES}
         self.runner = SimpleNamespace(execute_model=self.forward)
-        self.connector = SimpleNamespace(wait_for_layer_load=self.wait)
+        self.invalid = set()
+        self.connector = SimpleNamespace(
+            wait_for_layer_load=self.wait, get_block_ids_with_load_errors=lambda: self.invalid
+        )
         self.spoil = {}
         self.probe = Probe(self.layers, keep_bytes=keep_bytes, samples=2)
         self.probe.install(self.runner, self.connector)
@@ -47,11 +50,14 @@ class Engine:
             self.connector.wait_for_layer_load(name)
             for blocks, first, end in self.computing:
                 self.write(name, blocks, first, end)
+        self.connector.get_block_ids_with_load_errors()
         return "output"
 
-    def step(self, *, new=(), cached=(), finished=()) -> None:
-        """``new``: (request, blocks, computed, scheduled); ``cached``: (request, new blocks, computed, scheduled)."""
-        self.loading = [(blocks, computed) for _, blocks, computed, _ in new if computed]
+    def step(self, *, new=(), cached=(), finished=(), resumed=()) -> None:
+        """``new``: (request, blocks, computed, scheduled); ``cached``: (request, blocks, computed, scheduled), where
+        those of ``resumed`` get these blocks anew."""
+        again = [request for request in cached if request[0] in resumed]
+        self.loading = [(blocks, computed) for _, blocks, computed, _ in [*new, *again] if computed]
         self.computing = [(blocks, computed, computed + count) for _, blocks, computed, count in [*new, *cached]]
         output = SimpleNamespace(
             finished_req_ids=set(finished),
@@ -61,8 +67,9 @@ class Engine:
                 for r, b, c, _ in new
             ],
             scheduled_cached_reqs=SimpleNamespace(
-                req_ids=[c[0] for c in cached], new_block_ids=[None for _ in cached],
-                num_computed_tokens=[c[2] for c in cached], resumed_req_ids=set(),
+                req_ids=[c[0] for c in cached],
+                new_block_ids=[(list(c[1]),) if c[0] in resumed else None for c in cached],
+                num_computed_tokens=[c[2] for c in cached], resumed_req_ids=set(resumed),
             ),
         )  # fmt: skip
         assert self.runner.execute_model(output, None) == "output"
@@ -153,6 +160,35 @@ def test_without_raw_kv_there_are_digests_and_no_sample():
     computed, read = engine.digests()
     assert (computed.values != read.values).any()
     assert read.sample is None
+
+
+def test_every_read_of_a_request_is_told(engine):
+    engine.step(new=[("warm", WARM, 16, 2)])
+    engine.spoil[NAMES[1]] = lambda kv, blocks: kv[blocks[0]].zero_()
+    engine.step(cached=[("warm", WARM[::-1], 16, 2)], resumed=["warm"])
+    computed, first, second = engine.digests()
+    assert [(d.request, d.when, d.nth, d.of_reads) for d in (first, second)] == [
+        ("warm", "read", 1, 2), ("warm", "read", 2, 2),
+    ]  # fmt: skip
+    assert (computed.nth, computed.of_reads) == (1, 1)
+    assert (first.values == computed.values).all()
+    assert (second.values != computed.values).any()
+
+
+def test_decoding_and_rejected_drafts_read_nothing_anew(engine):
+    engine.step(new=[("warm", WARM, 16, 2)])
+    engine.step(cached=[("warm", WARM, 18, 2)])
+    engine.step(cached=[("warm", WARM, 19, 1)])
+    assert [d.when for d in engine.digests()] == ["computed", "read"]
+
+
+def test_a_load_that_failed_is_told_and_what_is_kept_is_read_again(engine):
+    engine.invalid = {WARM[2]}
+    engine.step(new=[("warm", WARM, 16, 2)])
+    engine.invalid = set()
+    engine.step(cached=[("warm", WARM, 8, 10)])
+    _, first, second = engine.digests()
+    assert [(d.nth, d.failed, d.tokens) for d in (first, second)] == [(1, True, 16), (2, False, 8)]
 
 
 def test_removing_the_probe_leaves_nothing_behind():
