@@ -24,9 +24,9 @@ from e2e.grid.axes import axis as axis_of
 from e2e.grid.cells import Grid, by_engine, expand
 from e2e.material import Material, material
 from e2e.observe.metrics import Snapshot
-from e2e.plan import KeyPlan
+from e2e.plan import KV_SPARE, KeyPlan
 from e2e.recording.journal import Journal, read
-from e2e.replay.paired import Sender, timed_cell, until
+from e2e.replay.paired import Sender, timed_cell
 from e2e.replay.prompts import Prompt, build_prompts
 from e2e.report import gain as report_gain
 from e2e.report.files import write_reports
@@ -37,6 +37,7 @@ from e2e.settings.world import engine_python, secrets, state_dir
 from e2e.stack.ledger import Ledger
 from e2e.stack.zygote import Zygote
 from e2e.standing import Standing, judged_on_the_way_out
+from e2e.waits import until
 
 try:
     from e2e.judge.gain import judge_gain
@@ -47,8 +48,6 @@ except ModuleNotFoundError as error:
 ORDERS = (("a", "b", "a2"), ("b", "a2", "a"), ("a2", "a", "b"), ("a2", "b", "a"), ("b", "a", "a2"), ("a", "a2", "b"))
 #: Requests whose launches are counted, per side and length.
 PROFILED = 3
-#: Room in the KV cache beside the prompts that run at once.
-KV_SPARE = 1.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +190,8 @@ class _Gain:
 
         before = metrics()
         answers = sender.send(prompts)
-        after = until(metrics, lambda now: now.ttft_count >= before.ttft_count + len(prompts))
+        told = before.ttft_count + len(prompts)
+        after = until(metrics, lambda now: now.ttft_count >= told, limit_s=2.0, every_s=0.005)
         counted = after.since(before)
         self.record(
             "gain.sample", engine=live.name, concurrency=len(prompts), length=len(prompts[0]),

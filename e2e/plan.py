@@ -180,11 +180,6 @@ def plants_faults(adapter: Adapter) -> bool:
     return getattr(adapter, "plants_faults", False)
 
 
-def packed_kv(vllm: tuple[int, int] | None) -> bool:
-    """Does this vLLM register K and V in one head-first tensor? (0.26 and newer, or one that nobody can ask)"""
-    return vllm is None or vllm >= (0, 26)
-
-
 def check_space(plan: KeyPlan, shared: Path) -> None:
     """Refuses early what would end as a missed hit, or as an engine that dies on a full file system."""
     room, needed = plan.settings.kv_cache_bytes, plan.tokens * plan.bytes_per_token

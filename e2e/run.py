@@ -9,6 +9,7 @@ from pathlib import Path
 from e2e.base.cell import Cell
 from e2e.base.connector import Adapter, crowded, missing, unfit
 from e2e.base.errors import SettingsError, UsageError
+from e2e.base.kv_form import packed_kv
 from e2e.connectors.installed import installed
 from e2e.connectors.table import ADAPTERS, load
 from e2e.flow import Flow, Name, build
@@ -16,7 +17,7 @@ from e2e.grid.axes import Value, axis
 from e2e.grid.cells import Grid, by_engine, expand
 from e2e.judge.cells import judge
 from e2e.material import Material, material
-from e2e.plan import KeyPlan, packed_kv, plan, with_faults
+from e2e.plan import KeyPlan, plan, with_faults
 from e2e.recording.journal import Journal, read
 from e2e.recording.resume import finished, next_attempt
 from e2e.report import console, scoreboard

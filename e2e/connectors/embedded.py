@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from e2e.base.cell import Cell
 from e2e.base.connector import ConnectorConfig, HitRule
-from e2e.connectors.steps import aligned_step
+from e2e.connectors.steps import aligned_step, chunk_tokens
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Embedded:
             kv_connector="EmbeddedConnector",
             module_path="e2e.inside.connector",
             extra={
-                "maru_kv_chunk_tokens": _chunk(cell),
+                "maru_kv_chunk_tokens": chunk_tokens(cell),
                 "maru_pool_size": self.pool_bytes,
                 "maru_use_layerwise": False,
                 "maru_async_load": False,
@@ -62,11 +62,7 @@ class Embedded:
 
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
         """Whole chunks, one token held back (docs/maru.md#what-is-stored-and-served)."""
-        return HitRule(granularity=_chunk(cell), hold_back=1)
+        return HitRule(granularity=chunk_tokens(cell), hold_back=1)
 
     def step(self, cell: Cell, *, block_size: int) -> int:
-        return aligned_step(_chunk(cell), block_size)
-
-
-def _chunk(cell: Cell) -> int:
-    return int(cell.get("chunk_tokens", 256) or 256)
+        return aligned_step(chunk_tokens(cell), block_size)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from e2e.base.cell import Cell
 from e2e.base.connector import ConnectorConfig, HitRule, ServiceSpec
 from e2e.connectors.installed import installed
-from e2e.connectors.steps import aligned_step
+from e2e.connectors.steps import aligned_step, chunk_tokens
 
 _NO_GPU = "it runs on CUDA only; use a machine with an NVIDIA GPU, or --connector embedded here."
 _NO_PACKAGE = "it needs the package lmcache, which the engine's Python doesn't have; pip install lmcache there."
@@ -36,10 +36,10 @@ class _Chunks:
         return None
 
     def refuses(self, cell: Cell, tokens: int) -> str | None:
-        if tokens % _chunk(cell) == 0:
+        if tokens % chunk_tokens(cell) == 0:
             return (
-                f"a prompt of whole chunks ({tokens} tokens, chunks of {_chunk(cell)}) is served but for its last "
-                "token, which no hit rule here predicts; choose another length."
+                f"a prompt of whole chunks ({tokens} tokens, chunks of {chunk_tokens(cell)}) is served but for its "
+                "last token, which no hit rule here predicts; choose another length."
             )
         return None
 
@@ -47,10 +47,10 @@ class _Chunks:
         return None
 
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
-        return HitRule(granularity=_chunk(cell), hold_back=1)
+        return HitRule(granularity=chunk_tokens(cell), hold_back=1)
 
     def step(self, cell: Cell, *, block_size: int) -> int:
-        return aligned_step(_chunk(cell), block_size)
+        return aligned_step(chunk_tokens(cell), block_size)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class LMCache(_Chunks):
         return ConnectorConfig(
             kv_connector="LMCacheConnectorV1",
             env={
-                "LMCACHE_CHUNK_SIZE": str(_chunk(cell)),
+                "LMCACHE_CHUNK_SIZE": str(chunk_tokens(cell)),
                 "LMCACHE_LOCAL_CPU": "True",
                 "LMCACHE_MAX_LOCAL_CPU_SIZE": f"{self.pool_bytes / 2**30:g}",
                 "LMCACHE_SAVE_UNFULL_CHUNK": "False",
@@ -104,7 +104,3 @@ class LMCacheServer(_Chunks):
             extra={"lmcache.mp.host": "tcp://{lmcache-server.host}", "lmcache.mp.port": "{lmcache-server.port}"},
             services=(service,),
         )
-
-
-def _chunk(cell: Cell) -> int:
-    return int(cell.get("chunk_tokens", 256) or 256)

@@ -18,7 +18,7 @@ from e2e.connectors.installed import installed
 from e2e.connectors.maru_build import LOOK, Build, maru_of
 from e2e.connectors.maru_rpc import MaruServer
 from e2e.connectors.programs import program
-from e2e.connectors.steps import aligned_step
+from e2e.connectors.steps import aligned_step, chunk_tokens
 
 #: current key -> its former name, read by versions that lack the current one
 FORMER = {
@@ -115,10 +115,10 @@ class Maru:
     def refuses(self, cell: Cell, tokens: int) -> str | None:
         """July serves such a prompt whole, and vLLM dies on ``assert num_new_tokens > 0``
         (docs/maru.md#what-is-stored-and-served)."""
-        if self.build and self.build.july and tokens % _chunk(cell) == 0:
+        if self.build and self.build.july and tokens % chunk_tokens(cell) == 0:
             return (
                 f"this Maru kills the engine when a prompt of whole chunks is served ({tokens} tokens, chunks of "
-                f"{_chunk(cell)}); choose another length, or a newer Maru, which holds one token back."
+                f"{chunk_tokens(cell)}); choose another length, or a newer Maru, which holds one token back."
             )
         return None
 
@@ -159,7 +159,7 @@ class Maru:
             "maru_pool_size": self.pool_bytes,
             # the folder of this engine start: nobody else has that id, and scheduler and worker share it
             "maru_instance_id": pool_dir,
-            "maru_kv_chunk_tokens": _chunk(cell),
+            "maru_kv_chunk_tokens": chunk_tokens(cell),
             "maru_use_layerwise": cell.get("storage_format") == "layerwise",
             "maru_async_load": cell.get("load") == "async",
             "maru_overlap_load_with_compute": overlap,
@@ -226,7 +226,7 @@ class Maru:
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
         """Whole chunks, one token held back. July holds none back, which shows only at lengths that are refused.
         maru_kv_chunk_tokens is rounded down to whole blocks."""
-        return HitRule(granularity=max(_chunk(cell) // block_size, 1) * block_size, hold_back=1)
+        return HitRule(granularity=max(chunk_tokens(cell) // block_size, 1) * block_size, hold_back=1)
 
     def step(self, cell: Cell, *, block_size: int) -> int:
         return aligned_step(self.hit_rule(cell, block_size=block_size).granularity, block_size)
@@ -247,7 +247,3 @@ def misread(
     if vllm >= _VIEW_MOVED or attention == "TRITON_ATTN":
         return f"this Maru loads nothing useful here on vLLM {vllm[0]}.{vllm[1]}; take 0.26 or newer, or a newer Maru."
     return None
-
-
-def _chunk(cell: Cell) -> int:
-    return int(cell.get("chunk_tokens", 256) or 256)

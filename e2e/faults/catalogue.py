@@ -15,8 +15,8 @@ from e2e.base.spelling import hint
 
 @dataclass(frozen=True)
 class Shape:
-    """What a fault's effect depends on. ``packed``: K and V in one head-first page (vLLM 0.26+, on a CPU from
-    0.23), else rank 5. ``served_chunks``: of the longest load. ``prompts``: per arm."""
+    """What a fault's effect depends on. ``packed``: K and V in one head-first page (base/kv_form.py), else rank
+    5. ``served_chunks``: of the longest load. ``prompts``: per arm."""
 
     packed: bool
     kv_heads: int

@@ -12,6 +12,8 @@ from functools import cached_property
 
 import torch
 
+from e2e.base.kv_form import packed_kv
+
 #: Backends whose K/V axis was first up to vLLM 0.22; all split backends have blocks first from 0.23 on.
 _KV_FIRST_UP_TO_0_22 = ("FLASH_ATTN", "FLEX_ATTENTION")
 #: ``STRIDED_CPU`` is our own attention backend for CPUs: packed, token-granular, follows strides.
@@ -55,7 +57,7 @@ class PagedLayer:
             raise ValueError(
                 f"a KV tensor of shape {tuple(tensor.shape)} is MLA's, which has no K and V to place apart."
             )
-        packed = version >= (0, 26) or (backend == "STRIDED_CPU") or (backend == "CPU_ATTN" and version >= (0, 23))
+        packed = packed_kv(version, backend)
         rank = 4 if packed else 5
         if tensor.dim() != rank:
             raise ValueError(

@@ -7,13 +7,13 @@ Neither HTTP status, nor vLLM's hit counters, nor the line "KV hit" prove that K
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2e.base.errors import EngineTimeout
 from e2e.connectors.maru_rpc import MaruServer
+from e2e.waits import settled
 
 #: Lines of maru_vllm or its handler that betray a load or a store that failed, though the answer came with HTTP 200.
 FAILED_LOAD = re.compile(r"load miss|aborting (?:load|inline)|load failed|recomput|activation failed", re.IGNORECASE)
@@ -163,18 +163,13 @@ class MaruWitness:
         return [{"counters": {**totals, **told.failed}, "loads": loads, "errors": told.errors}]
 
     def _settled(self) -> dict[str, int]:
-        began = changed = time.monotonic()
-        seen: dict[str, int] | None = None
+        def read() -> dict[str, int]:
+            return counters(self._server.operations(self._instance), bytes_per_token=self._bytes_per_token)
+
         try:
-            while (now := time.monotonic()) - changed < _STILL_S and now - began < _LIMIT_S:
-                operations = self._server.operations(self._instance)
-                new = counters(operations, bytes_per_token=self._bytes_per_token)
-                if new != seen:
-                    seen, changed = new, time.monotonic()
-                time.sleep(_STEP_S)
+            return settled(read, still_s=_STILL_S, limit_s=_LIMIT_S, every_s=_STEP_S)
         except EngineTimeout:
             return {}
-        return seen or {}
 
     def _lines(self) -> Iterator[str]:
         if self._log_path is None:

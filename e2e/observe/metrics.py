@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from e2e.base.errors import EngineAnswer
 from e2e.base.event import Record
+from e2e.waits import until
 
 #: vLLM's sample -> key in metrics.delta, where the two differ by more than prefix and suffix
 _COUNTERS = {
@@ -140,10 +140,4 @@ class MetricsWindow:
         return self._poll(still, _SETTLE_S)
 
     def _poll(self, done: Callable[[Snapshot], bool], limit_s: float) -> Snapshot:
-        retry = Retrying(
-            retry=retry_if_result(lambda now: not done(now)),
-            stop=stop_after_delay(limit_s),
-            wait=wait_fixed(_POLL_S),
-            retry_error_callback=lambda state: state.outcome.result(),
-        )
-        return retry(lambda: Snapshot.parse(self._read()))
+        return until(lambda: Snapshot.parse(self._read()), done, limit_s=limit_s, every_s=_POLL_S)

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import requests
-from tenacity import RetryError, Retrying, retry_if_result, stop_after_attempt, stop_after_delay, wait_fixed
 from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError
 
 from e2e.base.errors import EngineAnswer, EngineCrashed, EngineTimeout, SettingsError
 from e2e.replay.stream import Completion, StreamReader, error_message, events
+from e2e.waits import until
 
 _CONNECT_S = 10.0
 #: vLLM up to 0.25 answers /reset_prefix_cache with an empty body whether it did or not; asked so often, in case a block
@@ -102,27 +102,19 @@ class EngineClient:
         """Empties vLLM's own prefix cache (with ``external`` the connector's store too), asked again until it says
         success: it refuses while blocks are held. Returns (ok, tries); ok is None when vLLM does not tell (up to 0.25).
         True with ``external`` proves nothing: a connector without a reset counts as success."""
-        last: bool | None = None
+        path = "/reset_prefix_cache" + ("?reset_external=true" if external else "")
+        tries = 0
 
         def ask() -> bool | None:
-            nonlocal last
-            path = "/reset_prefix_cache" + ("?reset_external=true" if external else "")
+            nonlocal tries
+            tries += 1
             with self._answer("POST", path, "resetting its prefix cache", self.timeout_s) as response:
-                last = _field(response, "success", bool) if response.content.strip() else None
-            return last
+                return _field(response, "success", bool) if response.content.strip() else None
 
-        retry = Retrying(
-            retry=retry_if_result(lambda ok: not ok),
-            stop=lambda state: (
-                stop_after_delay(limit_s)(state) or (last is None and stop_after_attempt(_BLIND_RESETS)(state))
-            ),
-            wait=wait_fixed(_RESET_PAUSE_S),
-        )
-        try:
-            retry(ask)
-        except RetryError as error:
-            return last, error.last_attempt.attempt_number
-        return last, retry.statistics["attempt_number"]
+        def enough(ok: bool | None) -> bool:
+            return bool(ok) or (ok is None and tries >= _BLIND_RESETS)
+
+        return until(ask, enough, limit_s=limit_s, every_s=_RESET_PAUSE_S), tries
 
     def collective_rpc(self, method: str, *args: object, timeout: float | None = None) -> list:
         """Calls a method of the worker extension; one JSON result per rank. ``timeout`` in seconds. EngineAnswer when

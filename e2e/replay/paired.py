@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from e2e.replay.client import EngineClient
 from e2e.replay.prompts import Prompt
@@ -51,14 +49,6 @@ class Sender:
             prompt.token_ids, request_id=request_id, max_tokens=ONE_TOKEN, logprobs=None, cache_salt=self.salt,
             kv_transfer_params=dict(self.params) if self.params is not None else None, limit_s=self.limit_s,
         )  # fmt: skip
-
-
-def until(read: Callable[[], object], done: Callable[[object], bool], *, limit_s: float = 2.0, pause_s: float = 0.005):
-    """The first reading that is ``done``, or the last one before ``limit_s`` ran out."""
-    return Retrying(
-        retry=retry_if_result(lambda found: not done(found)), stop=stop_after_delay(limit_s), wait=wait_fixed(pause_s),
-        retry_error_callback=lambda state: state.outcome.result(),
-    )(read)  # fmt: skip
 
 
 def timed_cell(request: str) -> str | None:

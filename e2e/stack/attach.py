@@ -15,7 +15,7 @@ from e2e.base.event import Record
 from e2e.stack import probe
 from e2e.stack.probe import Answer
 from e2e.stack.spec import EXTENSION, EngineSpec
-from e2e.stack.waits import Outcome, wait
+from e2e.waits import Outcome, wait
 
 #: For each question of the first look. Seconds.
 LOOK_LIMIT_S = 10.0

@@ -25,7 +25,7 @@ from e2e.stack.containers import DOCKER_ERRORS, connect, labels, remove, remove_
 from e2e.stack.ledger import Ledger
 from e2e.stack.logged import LoggedEngine
 from e2e.stack.spec import EngineSpec
-from e2e.stack.waits import Outcome, wait
+from e2e.waits import Outcome, wait
 
 HOST = "127.0.0.1"
 #: Inside the container.

@@ -16,7 +16,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from e2e.base.errors import SettingsError
 from e2e.stack.owned import here, living, stamp
-from e2e.stack.waits import wait
+from e2e.waits import wait
 
 RUN_LABEL = "maru-e2e.run"
 WHERE_LABEL = "maru-e2e.where"

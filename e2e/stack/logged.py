@@ -14,7 +14,7 @@ from e2e.base.errors import EngineCrashed, EngineError
 from e2e.base.event import Record
 from e2e.stack.root_cause import errors_before, root_cause, stall
 from e2e.stack.spec import SERVED_MODEL, EngineSpec
-from e2e.stack.waits import wait
+from e2e.waits import wait
 
 #: Bytes of a log that are read for its cause and its tail.
 _LOG_BYTES = 4 << 20

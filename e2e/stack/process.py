@@ -24,8 +24,8 @@ from e2e.stack.logged import LoggedEngine
 from e2e.stack.owned import ENGINE_MARK, MARK, marked
 from e2e.stack.reaper import kill, remove_segments, shared_memory_of
 from e2e.stack.spec import EngineSpec
-from e2e.stack.waits import Outcome, wait
 from e2e.stack.zygote import Forked, Zygote
+from e2e.waits import Outcome, wait
 
 HOST = "127.0.0.1"
 _PORT_TAKEN = "address already in use"

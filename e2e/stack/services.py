@@ -22,7 +22,7 @@ from e2e.stack.ledger import Ledger
 from e2e.stack.maru_servers import on_dax_folder, probe_maru
 from e2e.stack.process import HOST, HeldPort
 from e2e.stack.reaper import kill
-from e2e.stack.waits import Outcome, wait
+from e2e.waits import Outcome, wait
 
 _STOP_S = 5.0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from e2e.stack.owned import RunFile
 from e2e.stack.reaper import reap_file
-from e2e.stack.waits import Outcome, wait
+from e2e.waits import Outcome, wait
 
 #: The kernel closes a dying process's files before the process is gone.
 DEATH_LIMIT_S = 30.0

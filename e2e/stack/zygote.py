@@ -22,7 +22,7 @@ from e2e.base.errors import EngineRefused
 from e2e.stack.ledger import Ledger
 from e2e.stack.owned import ENGINE_MARK
 from e2e.stack.root_cause import root_cause
-from e2e.stack.waits import Outcome, wait
+from e2e.waits import Outcome, wait
 
 #: What an engine would import first; those that another version of vLLM lacks are left out.
 MODULES = (

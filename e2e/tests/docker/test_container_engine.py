@@ -19,8 +19,8 @@ from e2e.stack.containers import OWNER_LABEL, RUN_LABEL, WHERE_LABEL
 from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.owned import here
 from e2e.stack.reaper import reap
-from e2e.stack.waits import Outcome, wait
 from e2e.tests.docker.on_docker import containers_of
+from e2e.waits import Outcome, wait
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 RIG = Path(__file__).with_name("rig_with_container.py")

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from e2e.stack.waits import Outcome, wait
 from e2e.tests.engine.conftest import Rig, left_of
+from e2e.waits import Outcome, wait
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 HERE = Path(__file__).parent

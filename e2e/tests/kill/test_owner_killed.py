@@ -17,7 +17,7 @@ import pytest
 from e2e.stack.model import prepare_model
 from e2e.stack.owned import MARK, marked
 from e2e.stack.reaper import reap, shared_memory_of
-from e2e.stack.waits import Outcome, wait
+from e2e.waits import Outcome, wait
 
 HERE = Path(__file__).parent
 STAND_IN = HERE.parent / "unit" / "stack" / "stand_in_server.py"

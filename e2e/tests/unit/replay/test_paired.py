@@ -1,18 +1,4 @@
-import itertools
-import time
-
-from e2e.replay.paired import timed_cell, until
-
-
-def test_the_first_reading_that_is_done_is_taken():
-    numbers = itertools.count()
-    assert until(lambda: next(numbers), lambda found: found >= 3) == 3
-
-
-def test_a_wait_ends_at_its_limit_with_the_last_reading():
-    began_s = time.monotonic()
-    assert until(lambda: "not yet", lambda found: False, limit_s=0.1) == "not yet"
-    assert time.monotonic() - began_s < 5
+from e2e.replay.paired import timed_cell
 
 
 def test_a_request_names_its_cell():

@@ -15,7 +15,7 @@ from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.owned import ENGINE_MARK, MARK, marked
 from e2e.stack.process import HeldPort, ProcessLauncher
 from e2e.stack.spec import EngineSpec
-from e2e.stack.waits import Outcome, wait
+from e2e.waits import Outcome, wait
 
 
 def processes_of(run_id):

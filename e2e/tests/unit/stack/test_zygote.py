@@ -13,8 +13,8 @@ import requests
 from e2e.stack.owned import ENGINE_MARK, MARK, marked
 from e2e.stack.process import ProcessLauncher
 from e2e.stack.spec import EngineSpec
-from e2e.stack.waits import Outcome, wait
 from e2e.stack.zygote import Zygote
+from e2e.waits import Outcome, wait
 
 pytestmark = pytest.mark.parametrize("zygote", ["fork"], indirect=True)
 
