@@ -21,7 +21,7 @@ from e2e.base.errors import EngineCrashed, EngineRefused, EngineTimeout
 from e2e.stack.ledger import Ledger
 from e2e.stack.owned import ENGINE_MARK, MARK
 from e2e.stack.store import Store
-from e2e.stack.waits import Outcome, wait
+from e2e.waits import Outcome, wait
 
 pytest.importorskip("zmq")
 FAKE = str(Path(__file__).with_name("fake_server.py"))
