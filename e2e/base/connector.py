@@ -105,10 +105,17 @@ def filled(value: object, addresses: Mapping[str, str]) -> object:
 @dataclass(frozen=True)
 class HitRule:
     """How many tokens of a prompt the connector serves: whole units of ``granularity`` tokens, never the last
-    ``hold_back`` ones, nothing under one unit. Source: each adapter's own comments."""
+    ``hold_back`` ones, nothing under one unit. ``short_by``: it may serve so many tokens fewer. ``may_miss``: at times
+    it serves less or nothing, and is right. Source: each adapter's own comments."""
 
     granularity: int
     hold_back: int = 1
+    short_by: int = 0
+    may_miss: bool = False
+
+    def least(self, tokens: int, local: int = 0) -> int:
+        """Of what ``external`` says, that which it serves in any case."""
+        return 0 if self.may_miss else max(self.external(tokens, local) - self.short_by, 0)
 
     def external(self, tokens: int, local: int = 0) -> int:
         """Tokens served by the connector beyond ``local`` tokens that vLLM's own prefix cache serves."""

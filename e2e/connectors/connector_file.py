@@ -66,6 +66,8 @@ _MUST: Mapping[str, str] = {
     "module_path": 'a dotted Python module, such as "my_package.kv"',
     "granularity": f'"block", {_WHOLE}, or "chunk_tokens" (the axis)',
     "hold_back": "a whole number of tokens from 0 on",
+    "short_by": "a whole number of tokens from 0 on",
+    "may_miss": "true or false",
     "longest_prompt": _WHOLE,
     "kv_role": '"kv_both", "kv_producer" or "kv_consumer"',
     "kv_load_failure_policy": '"fail" or "recompute"',
@@ -132,6 +134,8 @@ class ConnectorTable(WhenTable):
     module_path: str | None = Field(default=None, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
     granularity: Literal["block", "chunk_tokens"] | Annotated[int, Field(ge=1)] = "block"
     hold_back: int = Field(default=1, ge=0)
+    short_by: int = Field(default=0, ge=0)
+    may_miss: bool = False
     longest_prompt: int | None = Field(default=None, ge=1)
     kv_role: Literal["kv_both", "kv_producer", "kv_consumer"] = "kv_both"
     kv_load_failure_policy: Literal["fail", "recompute"] = "fail"

@@ -95,7 +95,10 @@ class Generic:
         return None
 
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
-        return HitRule(granularity=self._granularity(cell, block_size), hold_back=self.table.hold_back)
+        table = self.table
+        return HitRule(
+            self._granularity(cell, block_size), table.hold_back, short_by=table.short_by, may_miss=table.may_miss
+        )
 
     def step(self, cell: Cell, *, block_size: int) -> int | None:
         """None when the file sets --max-num-batched-tokens itself: the connector needs that step, aligned or not."""

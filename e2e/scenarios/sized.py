@@ -29,5 +29,5 @@ class Sized:
 
     def hit(self, tokens: int, *, local: int = 0, connector: bool = True) -> Hit:
         """Of a prompt that was stored whole, and of which ``local`` tokens lie in vLLM's own prefix cache."""
-        external = self.rule.external(tokens, local) if connector else 0
-        return Hit(Span(local, local), Span(external, external))
+        least, most = (self.rule.least(tokens, local), self.rule.external(tokens, local)) if connector else (0, 0)
+        return Hit(Span(local, local), Span(least, most))

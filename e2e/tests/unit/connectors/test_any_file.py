@@ -19,6 +19,7 @@ from e2e.settings.words import grid
 WHOLE = {
     "connector": {
         "name": "mine", "class": "Mine", "module_path": "my.kv", "granularity": 256, "hold_back": 1,
+        "short_by": 0, "may_miss": False,
         "longest_prompt": 4000, "kv_role": "kv_both", "kv_load_failure_policy": "fail", "engine_args": ["--x"],
         "extra": {"a": "{pool_dir}", "b": {"c": [1, 2.0, True]}}, "env": {"PYTHONPATH": "/x", "A": "{store.address}"},
         "axes": {"overlap": ["off", "on"], "chunk_tokens": [128, 256], "variant": ["old", "new"]},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -16,6 +18,7 @@ from e2e.base.program import (
     Send,
     Served,
     Site,
+    Span,
     Start,
     Stop,
     Text,
@@ -83,3 +86,20 @@ def test_a_lost_claim_changes_the_digest():
     table = plainly(program)
     table["steps"][2]["claims"].pop()
     assert program_of(table).digest != program.digest
+
+
+@pytest.mark.parametrize(
+    ("rule", "least"),
+    [
+        (HitRule(16), (512, 1024)),
+        (HitRule(16, short_by=48), (464, 976)),
+        (HitRule(16, short_by=5000), (0, 0)),
+        (HitRule(16, may_miss=True), (0, 0)),
+    ],
+)
+def test_a_rerun_may_be_served_as_few_tokens_as_the_rule_says(rule, least):
+    program = SCENARIOS["replay"].program(replace(CELL, rule=rule))
+    spans = [hit.external for hit in program.send(("connector", "external")).claim(Served).hits]
+    assert tuple(span.least for span in spans) == least
+    assert tuple(span.most for span in spans) == (512, 1024)
+    assert all(hit.external == Span(0, 0) for hit in program.send(("baseline", "local")).claim(Served).hits)

@@ -86,6 +86,14 @@ ROWS = (
     file(
         "more held back than nothing", TABLE + "hold_back = -1", "hold_back must be a whole number of tokens from 0 on"
     ),
+    file("short by less than nothing", TABLE + "short_by = -1", "short_by must be a whole number of tokens from 0 on"),
+    file("short by a block", TABLE + 'short_by = "block"', "short_by must be a whole number of tokens from 0 on"),
+    file("short by half a token", TABLE + "short_by = 0.5", "short_by must be a whole number of tokens"),
+    file("short by yes", TABLE + "short_by = true", "short_by must be a whole number of tokens"),
+    file("a miss in words", TABLE + 'may_miss = "at times"', "may_miss must be true or false"),
+    file("a miss as a number", TABLE + "may_miss = 1", "may_miss must be true or false"),
+    file("a miss misspelt", TABLE + "may_mis = true", "may_mis is unknown; did you mean may_miss?"),
+    file("short by, by its English name", TABLE + "short_of = 1", "short_of is unknown; did you mean short_by?"),
     file("flags in one text", TABLE + 'engine_args = "--x 1"', "engine_args must be a list of texts, one a word"),
     file("a date in extra", TABLE + "[connector.extra]\nsince = 2026-01-01", "extra.since must be a text, a number"),
     file("a number that is none", TABLE + "[connector.extra]\nratio = nan", "extra.ratio must be a text, a number"),
