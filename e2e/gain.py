@@ -143,11 +143,11 @@ class _Gain:
         raise NotImplementedError
 
     def cells(self, adapter: Adapter, grid: Mapping[str, Sequence[object]]) -> Grid:
-        """The grid narrowed by --cell; loads are asynchronous everywhere, so that overlap is compared with its like."""
+        """The grid narrowed by --cell, of which an axis that only another side has is left out."""
         known = {name: tuple(values) for name, values in grid.items() if name in adapter.axes}
-        if "load" in adapter.axes:
-            known["load"] = ("async",)
-        selection = replace(self.settings.selection, grid=(known,))
+        foreign = frozenset().union(*(other.axes for other in self.adapters.values())) - adapter.axes
+        asked = ({name: chosen[name] for name in chosen if name not in foreign} for chosen in self.settings.cells)
+        selection = replace(self.settings.selection, grid=(known,), cells=tuple(asked))
         return expand(
             selection, adapter, defaults=self.settings.axis_defaults, fixed=self.settings.axis_fixed
         ).require_cells()
@@ -236,11 +236,12 @@ class AxisGain(_Gain):
             raise SettingsError(
                 f"connector {adapter.name} can't choose {axis} per request; compare two connector files, --a and --b."
             )
+        # loads are asynchronous everywhere, so that overlap is compared with its like
         self.grid = self.cells(
             adapter,
             {
                 "layout": ("NHD", "HND"), "storage_format": ("chunkwise", "layerwise"), "overlap": ("off", "on"),
-                "placement": ("index",), axis: values,
+                "load": ("async",), "placement": ("index",), axis: values,
             },
         )  # fmt: skip
         self.pairs = [pair for pair in _pairs(self.grid.cells, axis).items() if {*pair[1]} == {*values}]
@@ -310,13 +311,15 @@ class SpecGain(_Gain):
     def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], made_of: Material) -> None:
         super().__init__(wanted, settings, adapters, made_of)
         self.grids = {side: self.cells(adapter, {"layout": ("NHD", "HND")}) for side, adapter in adapters.items()}
-        by_id = {side: {cell.id: cell for cell in grid.cells} for side, grid in self.grids.items()}
-        shared = [name for name in by_id["a"] if name in by_id["b"]]
+        axes = adapters["a"].axes & adapters["b"].axes
+        found = {side: _alike(grid.cells, axes, adapters[side]) for side, grid in self.grids.items()}
+        shared = [alike for alike in found["a"] if alike in found["b"]]
         if not shared:
             raise SettingsError("the two connectors have no cell in common; narrow both with --cell.")
         self.branches: dict[str, dict[str, KeyPlan]] = {}
-        for name in shared:
-            cells = {side: _named(by_id[side][name], side) for side in ("a", "b")}
+        for alike in shared:
+            name = replace(alike, named=found["a"][alike].named).id
+            cells = {side: _named(found[side][alike], side) for side in ("a", "b")}
             plans = {side: self.planned(adapters[side], cell.id, [cell]) for side, cell in cells.items()}
             if plans["a"].lengths.lengths != plans["b"].lengths.lengths:
                 raise SettingsError(
@@ -414,6 +417,20 @@ def _pairs(cells: Sequence[Cell], axis: str) -> dict[str, dict[str, Cell]]:
         branch = replace(cell, settings={name: v for name, v in cell.settings.items() if name not in follow}).id
         pairs.setdefault(branch, {})[str(cell.settings[axis])] = cell
     return pairs
+
+
+def _alike(cells: Sequence[Cell], axes: frozenset[str], adapter: Adapter) -> dict[Cell, Cell]:
+    """What a cell is on ``axes`` -> the one cell that is so. Raises SettingsError where several are."""
+    found: dict[Cell, Cell] = {}
+    for cell in cells:
+        alike = replace(cell, settings={axis: cell.settings[axis] for axis in axes if axis in cell.settings}, named=())
+        if alike in found:
+            raise SettingsError(
+                f"connector {adapter.name} has {found[alike].id} and {cell.id}, which the other does not tell apart; "
+                "give one by --cell."
+            )
+        found[alike] = cell
+    return found
 
 
 def _named(cell: Cell, side: str) -> Cell:

@@ -112,6 +112,23 @@ def test_connectors_take_turns_on_engines_of_their_own(tmp_path, monkeypatch):
     assert sorted(cells) == sorted(planned["pairs"][0][side] for side in ("a", "b"))
 
 
+def versus(**settings):
+    about = wanted(specs=("embedded", "example"))
+    made = Settings(attention="strided", lengths=(777,), **settings)
+    return SpecGain(about, made, {"a": Embedded(), "b": Example()}, MADE_OF)
+
+
+def test_connectors_with_axes_of_their_own_are_compared_where_they_share_a_setting():
+    """Each other axis is at its default or as --cell says, and a load is what a run's would be."""
+    (branch,) = versus(cells=({"layout": "HND", "storage_format": "layerwise"},)).branches.items()
+    name, plans = branch
+    assert name == "HND"
+    (a,), (b,) = plans["a"].cells, plans["b"].cells
+    assert (a.get("storage_format"), a.get("load")) == ("layerwise", "sync")
+    assert (b.get("layout"), b.get("storage_format")) == ("HND", None)
+    assert versus().branches.keys() == {"NHD", "HND"}
+
+
 def test_what_gave_up_is_said_once(tmp_path, monkeypatch):
     comparison = specs(cells=ONE)
     (plans,) = comparison.branches.values()
@@ -128,7 +145,10 @@ def test_what_gave_up_is_said_once(tmp_path, monkeypatch):
          "can't choose layout per request"),
         (lambda: axis(cells=({"placement": "index"},)), "no pair of cells differs in placement alone"),
         (lambda: SpecGain(wanted(specs=("a", "b")), Settings(), {"a": Embedded(), "b": Offloading()}, MADE_OF),
-         "no cell in common|different prompt lengths"),
+         "different prompt lengths"),
+        (lambda: versus(cells=({"layout": "NHD"}, {"layout": "HND"}, {"load": "async"})),
+         "NHD-chunkwise-overlap_off-index-load_sync and .*which the other does not tell apart; give one by --cell"),
+        (lambda: versus(cells=({"layuot": "NHD"},)), "has no axis layuot"),
     ],
 )  # fmt: skip
 def test_what_can_not_be_compared_is_refused_when_it_is_planned(made, says):
