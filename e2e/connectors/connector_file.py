@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from e2e.base.errors import SettingsError
 from e2e.base.spelling import either, hint, meant
+from e2e.regular import read_text
 
 try:
     import tomllib
@@ -152,7 +153,7 @@ Part = TypeVar("Part", bound=_Strict)
 def read_file(path: str) -> ConnectorTable:
     """Raises SettingsError naming the file, the key and what it must be."""
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = tomllib.loads(read_text(Path(path)))
     except OSError as error:
         raise SettingsError(f"{path}: can't be read ({error.strerror}); give a connector's TOML file.") from error
     except ValueError as error:

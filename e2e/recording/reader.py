@@ -12,6 +12,7 @@ from e2e.base.errors import RecordingError
 from e2e.base.event import KINDS, SCHEMA, Event
 from e2e.base.kinds import Table
 from e2e.recording.references import References
+from e2e.regular import read_bytes
 
 _GZIP = b"\x1f\x8b"
 
@@ -82,7 +83,7 @@ def _content(path: Path) -> tuple[Path, bytes]:
     if not path.exists():
         path = packed(path) if packed(path).exists() else path
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
         return path, gzip.decompress(content) if content.startswith(_GZIP) else content
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)

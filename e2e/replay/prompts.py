@@ -19,6 +19,7 @@ from random import Random
 from textwrap import wrap
 
 from e2e.base.errors import SettingsError
+from e2e.regular import read_text
 
 #: Text -> token ids without special tokens. ``folder_tokenizer`` makes one; ``EngineClient.tokenize`` is one.
 Encode = Callable[[str], list[int]]
@@ -63,7 +64,7 @@ def read_documents(paths: Iterable[Path]) -> list[str]:
     documents = []
     for path in sorted(paths):
         try:
-            text = path.read_text(encoding="utf-8").strip()
+            text = read_text(path).strip()
         except UnicodeDecodeError as error:
             raise SettingsError(f"The prompt file {path} is not UTF-8 (byte {error.start}); convert it.") from error
         except OSError as error:

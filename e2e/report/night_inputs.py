@@ -14,6 +14,7 @@ import junitparser
 import msgspec
 
 from e2e.base.errors import UsageError
+from e2e.regular import read_bytes, read_text
 from e2e.report.nightly import GRID, SCHEMA, SELF_TEST, CellFigures, Night, Step
 
 T = TypeVar("T")
@@ -141,7 +142,7 @@ def read_junit(folder: Path, night: Night) -> Iterator[junitparser.JUnitXml]:
         path = folder / step.name / "junit.xml"
         if path.exists() and step.name != SELF_TEST:
             try:
-                found = junitparser.JUnitXml.fromfile(str(path))
+                found = junitparser.JUnitXml.fromstring(read_bytes(path))
                 found.update_statistics()
                 found.tostring()
             except (OSError, ValueError, SyntaxError, RecursionError, junitparser.JUnitXmlError) as error:
@@ -151,7 +152,7 @@ def read_junit(folder: Path, night: Night) -> Iterator[junitparser.JUnitXml]:
 
 def _steps(folder: Path) -> tuple[Step, ...]:
     try:
-        rows = (folder / "steps.tsv").read_text(encoding="utf-8").splitlines()
+        rows = read_text(folder / "steps.tsv").splitlines()
         fields = [row.split("\t") for row in rows if row.strip()]
         steps = tuple(Step(f[0], int(f[1]), float(f[2]), f[3] if len(f) > 3 else "") for f in fields)
     except (OSError, ValueError, IndexError):
@@ -165,7 +166,7 @@ def _steps(folder: Path) -> tuple[Step, ...]:
 def _json(path: Path, shape: type[T], cure: str) -> Any:
     """The JSON value in ``path`` as it is, once it has been seen to have the ``shape``."""
     try:
-        data = msgspec.json.decode(path.read_bytes())
+        data = msgspec.json.decode(read_bytes(path))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no readable JSON ({error}); {cure}.") from error
     _as(data, shape, path, cure)

@@ -19,6 +19,7 @@ from e2e.connectors.table import load
 from e2e.faults.catalogue import find
 from e2e.grid.axes import Value, axis
 from e2e.grid.selection import GRIDS, Product, parse_cell, parse_grid
+from e2e.regular import read_text
 
 try:
     import tomllib
@@ -65,7 +66,7 @@ def _read(parse: Callable[[Sequence[str]], object]) -> BeforeValidator:
 def toml(path: Path) -> dict[str, object]:
     """The content of a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(path))
     except OSError as error:
         raise ValueError(f"{str(path)!r} can't be read ({error.strerror}).") from error
     except ValueError as error:
