@@ -13,14 +13,16 @@ from e2e.tests.docker.on_docker import CLONE, compose
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]
 MARU = ("-f", "compose.yaml", "-f", "docker/compose.maru.yaml")
+SERVERS = ("-f", "compose.yaml", "-f", "docker/compose.maru-servers.yaml")
 OVERRIDES = {
     "plain": (),
     "engine": ("--profile", "engine"),
     "build": ("--profile", "build"),
     "gpu": ("-f", "compose.yaml", "-f", "docker/compose.gpu.yaml"),
     "maru": MARU,
-    "cxl": (*MARU, "-f", "docker/compose.cxl.yaml"),
-    "dax-fs": (*MARU, "-f", "docker/compose.dax-fs.yaml"),
+    "maru-servers": SERVERS,
+    "cxl": (*SERVERS, "-f", "docker/compose.cxl.yaml"),
+    "dax-fs": (*SERVERS, "-f", "docker/compose.dax-fs.yaml"),
 }
 SECONDS = 900
 
@@ -39,28 +41,67 @@ def results(images, tmp_path):
     compose(*files, "--profile", "engine", "down", "--volumes")
 
 
-@pytest.mark.parametrize("name", OVERRIDES)
-def test_config_of_every_override(client, name):
+def configured(name: str) -> dict[str, dict]:
+    """Service -> its configuration."""
     shown = compose(
         *OVERRIDES[name], "config", "--format", "json",
         MARU_IMAGE="maru:1", CXL_DEVICE="/dev/dax0.0", CXL_MOUNT="/mnt/pmem0",
     )  # fmt: skip
     assert shown.returncode == 0, shown.stdout
-    config = json.loads(shown.stdout[shown.stdout.index("{") :])
-    services = set(config["services"])
-    assert services >= {"rig"}
+    return json.loads(shown.stdout[shown.stdout.index("{") :])["services"]
+
+
+@pytest.mark.parametrize("name", OVERRIDES)
+def test_config_of_every_override(client, name):
+    services = configured(name)
+    assert services.keys() >= {"rig"}
     assert ("engine" in services) == (name == "engine")
-    assert ("maru-server" in services) == (name in ("maru", "cxl", "dax-fs"))
-    for each in config["services"].values():
+    assert ("maru-server" in services) == (name in ("maru-servers", "cxl", "dax-fs"))
+    for each in services.values():
         assert "privileged" not in each
+        assert ("cap_add" in each) == (name == "maru")
         assert not any("docker.sock" in volume.get("source", "") for volume in each.get("volumes", ()))
     if name == "gpu":
-        devices = config["services"]["rig"]["deploy"]["resources"]["reservations"]["devices"]
+        devices = services["rig"]["deploy"]["resources"]["reservations"]["devices"]
         assert devices[0]["capabilities"] == ["gpu"]
 
 
-def test_maru_needs_an_image(client):
-    shown = compose(*MARU, "config", MARU_IMAGE="")
+def test_maru_alone_needs_no_other_service_and_no_server_of_one_s_own(client):
+    (rig,) = configured("maru").values()
+    assert rig["environment"]["MARU_E2E_CONNECTOR"] == "maru"
+    assert not {"MARU_SERVER_URL", "depends_on", "network_mode"} & {*rig, *rig["environment"]}
+    assert rig["build"]["args"]["BASE"] == "maru:1"
+
+
+@pytest.mark.parametrize("name", ["cxl", "dax-fs"])
+def test_whoever_maps_the_pool_of_a_host_is_given_it(client, name):
+    for service, each in configured(name).items():
+        given = each.get("devices", ()) if name == "cxl" else [v["target"] for v in each["volumes"]]
+        assert any("/dev/dax0.0" in str(one) or one == "/mnt/pmem0" for one in given), service
+
+
+def test_maru_s_servers_are_healthy_where_somebody_listens(images, free_port):
+    """The checks of the file itself, run in an image that has Python and nothing of Maru."""
+    services = configured("maru-servers")
+    assert services["rig"]["depends_on"]["maru-server"]["condition"] == "service_healthy"
+    assert services["maru-server"]["depends_on"]["maru-resource-manager"]["condition"] == "service_healthy"
+    for name, port in (("maru-resource-manager", 9850), ("maru-server", 5555)):
+        kind, *check = services[name]["healthcheck"]["test"]
+        assert kind == "CMD"
+        assert str(port) in services[name]["command"]
+        listening = f"import socket; s = socket.create_server(('127.0.0.1', {port})); "
+        for before, code in (("", 1), (listening, 0)):
+            script = f"{before}import subprocess, sys; sys.exit(subprocess.run({check!r}).returncode)"
+            ran = subprocess.run(
+                ["docker", "run", "--rm", "--entrypoint", "", images, "python3", "-c", script],
+                capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            assert ran.returncode == code, ran.stderr
+
+
+@pytest.mark.parametrize("override", [MARU, SERVERS])
+def test_maru_needs_an_image(client, override):
+    shown = compose(*override, "config", MARU_IMAGE="")
     assert shown.returncode != 0
     assert "name the image that has Maru" in shown.stdout
 
@@ -133,3 +174,21 @@ def test_the_image_holds_no_secret_and_no_converter(images):
         ["docker", "history", "--no-trunc", images], capture_output=True, text=True, timeout=60, check=True
     )
     assert "ca.crt" not in history.stdout
+
+
+@pytest.mark.engine
+@pytest.mark.skipif("MARU_IMAGE" not in os.environ, reason="needs an image that has Maru, named by MARU_IMAGE")
+@pytest.mark.parametrize("user", ["", "1000:1000"])
+def test_maru_alone_passes_on_servers_that_the_rig_starts(results, user):
+    """As root, or as the user, where the machine allows user namespaces."""
+    folder, files = results
+    folder.chmod(0o777)
+    ran = compose(
+        *files, "-f", str(CLONE / "docker/compose.maru.yaml"), "run", "--build", "--rm", "rig", "run", "--cell",
+        "layout=HND,storage_format=layerwise,overlap=off", "--out", "results/one",
+        limit_s=SECONDS, RIG_USER=user, RIG_IMAGE="maru-e2e-rig:test-maru",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout
+    (found,) = json.loads((folder / "one" / "report.json").read_text())["cells"]
+    assert found["verdict"] == "pass"
+    assert found["hits"]["predicted"] == found["hits"]["connector"] > 0
