@@ -15,7 +15,7 @@ import psutil
 
 from e2e.base import redact
 from e2e.base.cell import Cell
-from e2e.base.connector import Adapter, owns_store
+from e2e.base.connector import Adapter
 from e2e.base.errors import EngineCrashed, EngineError, EngineTimeout
 from e2e.base.event import ARMS, SCHEMA, Record
 from e2e.grid.cells import Grid
@@ -25,7 +25,7 @@ from e2e.observe.effective import observe_engine
 from e2e.observe.evidence import EvidenceWindow, Rpc
 from e2e.observe.metrics import MetricsWindow
 from e2e.observe.witness import reader
-from e2e.plan import KeyPlan, check_room, plants_faults
+from e2e.plan import KeyPlan, check_room
 from e2e.replay import arms
 from e2e.replay.client import EngineClient
 from e2e.replay.prompts import Encode, build_prompts
@@ -397,12 +397,12 @@ class Flow:
 
     def _plant(self, cell: Cell | None, arm: str) -> str | None:
         """The fault to plant around a connector that can't plant it itself: into what it has loaded."""
-        around = cell and arm.startswith("external") and not plants_faults(self.adapter)
+        around = cell and arm.startswith("external") and not self.adapter.abilities.plants_faults
         return cell.get("fault") if around else None
 
     def _forget(self, live: Live) -> None:
         """Empties a pool of our own, so that it need not hold more than one cell. Never somebody else's store."""
-        if owns_store(self.adapter) and not self.settings.attach:
+        if self.adapter.abilities.owns_store and not self.settings.attach:
             ok, _ = live.client.reset_prefix_cache(external=True)
             if ok is False:
                 self.record("note", text=f"{live.name}: the connector's pool was not emptied after a cell.")

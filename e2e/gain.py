@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from e2e.base.cell import Cell
-from e2e.base.connector import Adapter, timed_params
+from e2e.base.connector import Adapter
 from e2e.base.errors import EngineError, SettingsError, UsageError
 from e2e.base.event import ARMS, Record
 from e2e.connectors.table import load
@@ -180,7 +180,7 @@ class _Gain:
 
     def sender(self, flow: Flow, live: Live, branch: str, cell: Cell) -> Sender:
         salt = f"{flow.run_id}.gain.{branch}.{cell.id}"
-        return Sender(live.client, cell.id, salt, timed_params(flow.adapter, cell), flow.settings.request_limit_s)
+        return Sender(live.client, cell.id, salt, flow.adapter.timed_params(cell), flow.settings.request_limit_s)
 
     def sample(self, sender: Sender, live: Live, prompts: Sequence[Prompt], expected: int, **about: object) -> None:
         sender.forget_local()

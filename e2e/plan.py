@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from e2e.base.cell import Cell
-from e2e.base.connector import Adapter, HitRule, refuses
-from e2e.base.connector import blind as blind_to
+from e2e.base.connector import Adapter, HitRule
 from e2e.base.errors import SettingsError
 from e2e.faults.catalogue import Shape
 from e2e.faults.cells import planted, twins
@@ -67,7 +66,7 @@ class KeyPlan:
         return self.model.kv_bytes_per_token(4 if wide else 2) if self.model else None
 
     def blind_spots(self, cell: Cell) -> list[dict[str, str]]:
-        spots = blind_to(self.adapter, cell)
+        spots = self.adapter.blind(cell)
         if self.model:
             heads = max(self.model.kv_heads // int(cell.get("tensor_parallel", 1)), 1)
             shape = blind.Geometry(kv_heads=heads, layers=self.model.layers, block_size=self.block_size)
@@ -93,7 +92,7 @@ class KeyPlan:
             "cell": cell.id, "attempt": attempt, "settings": dict(cell.settings), "engine_key": self.key,
             "adapter": self.adapter.name, "expect": expect, "oracle": self.lengths.oracle if alone else "split_matched",
             "step": self.lengths.step, "lengths": list(self.lengths.lengths), "blind": self.blind_spots(cell),
-            "counters": self.adapter.has_counters, "baseline": not self.settings.attach, "deterministic": alone,
+            "counters": self.adapter.abilities.counters, "baseline": not self.settings.attach, "deterministic": alone,
             "digests": self.settings.digests, "fault": cell.get("fault"), **policy,
         }  # fmt: skip
 
@@ -135,7 +134,7 @@ def plan(
     be had and for what has no room."""
     cell = cells[0]
     block_size = int(cell.get("block_size", 16))
-    limits = [adapter.longest_prompt]
+    limits = [adapter.abilities.longest_prompt]
     if most_tokens:
         if settings.max_tokens >= most_tokens:
             raise SettingsError(
@@ -147,7 +146,7 @@ def plan(
         None if settings.attach else adapter.step(cell, block_size=block_size),
         block_size, settings.lengths, number=settings.prompts, longest=min((n for n in limits if n), default=None),
     )  # fmt: skip
-    if why := next(filter(None, (refuses(adapter, cell, n) for n in solved.lengths)), None):
+    if why := next(filter(None, (adapter.refuses(cell, n) for n in solved.lengths)), None):
         raise SettingsError(f"connector {adapter.name}: {why}")
     planned = KeyPlan(key, tuple(cells), settings, adapter, model, block_size, solved)
     if planned.bytes_per_token and not settings.attach:
@@ -167,17 +166,12 @@ def with_faults(grid: Grid, planned: KeyPlan, *, packed: bool) -> Grid:
         served_chunks=max(map(rule.external, planned.lengths.lengths)) // rule.granularity,
         prompts=len(planned.lengths.lengths),
     )  # fmt: skip
-    made, left_out = planted(grid.cells, settings.faults, shape, around=not plants_faults(adapter))
+    made, left_out = planted(grid.cells, settings.faults, shape, around=not adapter.abilities.plants_faults)
     if not made:
         cell, why = left_out[0]
         raise SettingsError(f"no fault is left to plant ({cell.id}: {why.rstrip('.')}); widen --cell or --fault.")
     invalid = tuple(Invalid(cell, why) for cell, why in left_out)
     return replace(grid, cells=(*twins(grid.cells, settings.rounds), *made), invalid=(*grid.invalid, *invalid))
-
-
-def plants_faults(adapter: Adapter) -> bool:
-    """Does the connector plant faults in its own code? Else they are planted around it."""
-    return getattr(adapter, "plants_faults", False)
 
 
 def check_space(plan: KeyPlan, shared: Path) -> None:
@@ -187,7 +181,7 @@ def check_space(plan: KeyPlan, shared: Path) -> None:
         raise SettingsError(
             f"--kv-cache-size is {_mib(room)} and one arm needs {_mib(needed)}; raise it, or ask for shorter --lengths."
         )
-    pool = getattr(plan.adapter, "pool_bytes", None)
+    pool = plan.adapter.abilities.pool_bytes
     if not pool:
         return
     needed = sum(plan.lengths.lengths) * plan.bytes_per_token

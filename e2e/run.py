@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.base.cell import Cell
-from e2e.base.connector import Adapter, crowded, missing, unfit
+from e2e.base.connector import Adapter
 from e2e.base.errors import SettingsError, UsageError
 from e2e.base.kv_form import packed_kv
 from e2e.connectors.installed import installed
@@ -49,7 +49,7 @@ def run(settings: Settings) -> int:
     done = finished(before, baseline=not settings.attach)
     todo = by_engine([cell for cell in grid.cells if cell.id not in done], adapter)
     plans = [plan_of(key, cells, settings, adapter, made_of) for key, cells in todo.items()]
-    if why := None if settings.attach else crowded(adapter, starts=len(plans)):
+    if why := None if settings.attach else adapter.crowded(starts=len(plans)):
         raise SettingsError(f"connector {adapter.name}: {why}")
     name = Name.new(next_attempt(before))
     for planned in plans:
@@ -102,7 +102,7 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
 def require_usable(adapter: Adapter, settings: Settings) -> None:
     """Raises SettingsError for a connector that can't run here, or not with this attention backend."""
     attention = settings.attention
-    why = missing(adapter, device=settings.device) or unfit(adapter, device=settings.device, attention=attention)
+    why = adapter.missing(device=settings.device) or adapter.unfit(device=settings.device, attention=attention)
     if why:
         raise SettingsError(f"connector {adapter.name}: {why}")
 

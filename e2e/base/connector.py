@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from types import MappingProxyType
 
 from e2e.base.cell import Cell
 
@@ -123,102 +124,104 @@ class HitRule:
         return max(whole - local, 0)
 
 
-class Adapter(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Abilities:
+    """Facts of a connector, as its adapter states them. (What axes it has, ``Adapter.axes`` says.)
+
+    What nobody states binds to the strict side. A story is built upon what is stated only: else it is not tried, and
+    told so. What every connector owes is asked of each: one that is known not to keep it says so, and the report names
+    a blind spot in place of a verdict.
+    """
+
+    # what a story may be built upon
+
+    #: it has counters of its own, in the worker or by a witness
+    counters: bool = False
+    #: it plants faults in its own code; else they are planted around it
+    plants_faults: bool = False
+    #: what it stores is this run's alone, so that it may be emptied
+    owns_store: bool = False
+    #: size of the pool that an engine start gets, or None where it has none of its own
+    pool_bytes: int | None = None
+    #: the most tokens of a prompt that it can take, or None
+    longest_prompt: int | None = None
+    #: two engines at once can use one store
+    shared_store: bool = False
+    #: what is stored outlives the engine that stored it
+    survives_restart: bool = False
+    #: it stores the KV of generated tokens, too, so that a next turn is served beyond the last prompt
+    next_turn: bool = False
+    #: it takes requests with LoRA adapters and keeps their KV apart
+    lora: bool = False
+
+    # what is owed
+
+    #: its keys hold the salt: two salts share nothing
+    salted: bool = True
+    #: with overlap it tells whether a layer was really waited for
+    waits_seen: bool = True
+
+
+class Adapter(ABC):
     """One connector. A new one is one file in connectors/ and one line in its table."""
 
     name: str
+    #: one line for people
+    description: str
     #: axes that mean something for it; the grid collapses all others
     axes: frozenset[str]
     #: axes that need an engine of their own; a subset of ``axes``. The rest is chosen per request.
     engine_axes: frozenset[str]
-    #: does it have counters of its own, read through the worker extension or otherwise
-    has_counters: bool
-    #: the most tokens of a prompt that it can take, or None
-    longest_prompt: int | None
-    #: one line for people
-    description: str
+    #: axis -> words of its values, where a connector has values of its own that no grid names
+    values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    abilities: Abilities = Abilities()
 
-    def check(self, cell: Cell) -> str | None:
-        """Why this cell can't run with this connector, as one sentence, or None."""
-
+    @abstractmethod
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         """The engine part of a cell; equal for cells that share an engine key. ``pool_dir``: an empty folder of
         this engine start, for whatever the connector stores."""
 
-    def request_params(self, cell: Cell) -> dict[str, object] | None:
-        """``kv_transfer_params`` of a request, or None."""
-
+    @abstractmethod
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule: ...
 
+    @abstractmethod
     def step(self, cell: Cell, *, block_size: int) -> int | None:
         """The prefill step S (--max-num-batched-tokens) that aligns cold run and rerun, or None when this connector
         can't be aligned (it stores the first step only, say) and the split-matched oracle must judge."""
 
+    def check(self, cell: Cell) -> str | None:
+        """Why this cell can't run with this connector, as one sentence, or None."""
+        return None
 
-class Particular(Protocol):
-    """What an adapter may have besides; each is asked for through the function of the same name."""
+    def request_params(self, cell: Cell) -> dict[str, object] | None:
+        """``kv_transfer_params`` of a request, or None."""
+        return None
 
-    def missing(self, *, device: str) -> str | None: ...
+    def timed_params(self, cell: Cell) -> dict[str, object] | None:
+        """``request_params`` where speed is measured: without what a proof needs to be sure to see its subject."""
+        return self.request_params(cell)
 
-    def unfit(self, *, device: str, attention: str | None) -> str | None: ...
+    def missing(self, *, device: str) -> str | None:
+        """Why this connector can't run on this machine at all, with the cure, as one sentence. ``device``: cpu or
+        cuda."""
+        return None
 
-    def crowded(self, *, starts: int) -> str | None: ...
+    def unfit(self, *, device: str, attention: str | None) -> str | None:
+        """Why it can't read what this attention backend keeps, with the cure, as one sentence. ``attention``: as in
+        --attention, None where vLLM chooses."""
+        return None
 
-    def refuses(self, cell: Cell, tokens: int) -> str | None: ...
+    def crowded(self, *, starts: int) -> str | None:
+        """Why a store that somebody else runs has no room for so many engine starts, with the cure, as one sentence."""
+        return None
 
-    def blind(self, cell: Cell) -> list[dict[str, str]]: ...
+    def refuses(self, cell: Cell, tokens: int) -> str | None:
+        """Why a prompt of so many tokens must not be sent to it, as one sentence."""
+        return None
 
-    def timed_params(self, cell: Cell) -> dict[str, object] | None: ...
-
-    #: may the rig empty what it stores? Only where nobody else can have put anything there.
-    owns_store: bool
-
-    #: axis -> words of its values, where a connector has values of its own that no grid names
-    values: Mapping[str, tuple[str, ...]]
-
-
-def missing(adapter: Adapter, *, device: str) -> str | None:
-    """Why this connector can't run on this machine at all, with the cure, as one sentence. ``device``: cpu or cuda."""
-    ask = getattr(adapter, "missing", None)
-    return ask(device=device) if ask else None
-
-
-def unfit(adapter: Adapter, *, device: str, attention: str | None) -> str | None:
-    """Why this connector can't read what this attention backend keeps, with the cure, as one sentence. ``attention``:
-    as in --attention, None where vLLM chooses."""
-    ask = getattr(adapter, "unfit", None)
-    return ask(device=device, attention=attention) if ask else None
-
-
-def crowded(adapter: Adapter, *, starts: int) -> str | None:
-    """Why a store that somebody else runs has no room for so many engine starts, with the cure, as one sentence."""
-    ask = getattr(adapter, "crowded", None)
-    return ask(starts=starts) if ask else None
-
-
-def refuses(adapter: Adapter, cell: Cell, tokens: int) -> str | None:
-    """Why a prompt of so many tokens must not be sent to this connector, as one sentence."""
-    ask = getattr(adapter, "refuses", None)
-    return ask(cell, tokens) if ask else None
-
-
-def blind(adapter: Adapter, cell: Cell) -> list[dict[str, str]]:
-    """What nobody can see about this connector in this cell: ``[{"fault_class", "why"}]``."""
-    ask = getattr(adapter, "blind", None)
-    return ask(cell) if ask else []
-
-
-def owns_store(adapter: Adapter) -> bool:
-    """Is what it stores this run's alone, so that it may be emptied after a cell? No, where nobody says so."""
-    return getattr(adapter, "owns_store", False)
-
-
-def own_values(adapter: Adapter) -> Mapping[str, tuple[str, ...]]:
-    """Axis -> words of the values that this connector knows, and that belong to its grid though nobody names them."""
-    return getattr(adapter, "values", {})
-
-
-def timed_params(adapter: Adapter, cell: Cell) -> dict[str, object] | None:
-    """``request_params`` where speed is measured: without what a proof needs to be sure to see its subject."""
-    ask = getattr(adapter, "timed_params", None)
-    return ask(cell) if ask else adapter.request_params(cell)
+    def blind(self, cell: Cell) -> list[dict[str, str]]:
+        """What nobody can see about it in this cell: ``[{"fault_class", "why"}]``."""
+        if self.abilities.waits_seen or cell.get("overlap") != "on":
+            return []
+        why = f"{self.name} tells of no waits for layers: it took the overlap path, and nobody knows what overlapped"
+        return [{"fault_class": OVERLAP_UNSEEN, "why": why}]

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from e2e.base.cell import AXES
-from e2e.base.connector import ConnectorConfig, HitRule, blind, missing, refuses
+from e2e.base.connector import Abilities, ConnectorConfig, HitRule
 from e2e.connectors.table import load
 from e2e.grid.cells import by_engine, expand
 from e2e.grid.lengths import solve
@@ -37,8 +37,9 @@ def test_declares_known_axes_and_engine_axes_among_them(adapter):
     assert "layout" in adapter.engine_axes
     assert adapter.name
     assert adapter.description
-    assert isinstance(adapter.has_counters, bool)
-    assert adapter.longest_prompt is None or adapter.longest_prompt > 2
+    assert isinstance(adapter.abilities, Abilities)
+    assert adapter.abilities.longest_prompt is None or adapter.abilities.longest_prompt > 2
+    assert adapter.abilities.pool_bytes is None or adapter.abilities.pool_bytes > 0
 
 
 def test_each_layout_can_be_run_or_it_says_why(grid):
@@ -50,11 +51,11 @@ def test_each_layout_can_be_run_or_it_says_why(grid):
 
 def test_what_can_not_be_is_one_sentence(adapter, cells):
     for device in ("cpu", "cuda"):
-        assert one_sentence(missing(adapter, device=device))
+        assert one_sentence(adapter.missing(device=device))
     for cell in cells:
         assert adapter.check(cell) is None
-        assert all(one_sentence(refuses(adapter, cell, tokens)) for tokens in (1, 255, 256, 1024, 1025))
-        assert all({"fault_class", "why"} <= spot.keys() for spot in blind(adapter, cell))
+        assert all(one_sentence(adapter.refuses(cell, tokens)) for tokens in (1, 255, 256, 1024, 1025))
+        assert all({"fault_class", "why"} <= spot.keys() for spot in adapter.blind(cell))
 
 
 def test_config_is_plain_json_and_equal_for_cells_of_one_engine(adapter, cells):
@@ -100,7 +101,7 @@ def test_lengths_are_solved_or_it_says_why(adapter, cells, block_size):
     for cell in cells:
         rule, step = adapter.hit_rule(cell, block_size=block_size), adapter.step(cell, block_size=block_size)
         assert step is None or step % block_size == 0
-        plan = solve(rule, step, block_size, longest=adapter.longest_prompt)
+        plan = solve(rule, step, block_size, longest=adapter.abilities.longest_prompt)
         assert len(set(plan.lengths)) >= 3
         assert all(plan.matched) or plan.why
         assert plan.oracle == "aligned" or step is None or plan.why

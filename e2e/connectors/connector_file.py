@@ -59,6 +59,7 @@ Env = dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], Word]
 Table = dict[str, Any]
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 _WHOLE = "a whole number of tokens from 1 on"
+_YES = "true or false"
 _WORDS = "a list of texts, one a word, such as"
 #: What each key must be, in words.
 _MUST: Mapping[str, str] = {
@@ -86,6 +87,16 @@ _MUST: Mapping[str, str] = {
     "limit_s": "seconds, above 0",
     "cure": "a text",
     "multiple_of": _WHOLE,
+    "counters": _YES,
+    "owns_store": _YES,
+    "pool_bytes": "a whole number of bytes from 1 on",
+    "shared_store": _YES,
+    "survives_restart": _YES,
+    "next_turn": _YES,
+    "lora": _YES,
+    "salted": _YES,
+    "waits_seen": _YES,
+    "abilities": "a table [connector.abilities]",
     "why": "a sentence: why such a prompt can't be sent, and what to do",
     "axes": 'a table of axis = [values], such as variant = ["old", "new"]',
     "when": "a table axis.value with engine_args, extra or env",
@@ -129,6 +140,20 @@ class RefusalTable(_Strict):
     why: str = Field(min_length=1)
 
 
+class AbilitiesTable(_Strict):
+    """See ``base.connector.Abilities``; what is not stated is as it says there."""
+
+    counters: bool | None = None
+    owns_store: bool | None = None
+    pool_bytes: int | None = Field(default=None, ge=1)
+    shared_store: bool | None = None
+    survives_restart: bool | None = None
+    next_turn: bool | None = None
+    lora: bool | None = None
+    salted: bool | None = None
+    waits_seen: bool | None = None
+
+
 class ConnectorTable(WhenTable):
     name: str = Field(pattern=_NAME)
     kv_connector: str = Field(alias="class", pattern=r"^[^\W\d]\w*$")
@@ -142,6 +167,7 @@ class ConnectorTable(WhenTable):
     kv_load_failure_policy: Literal["fail", "recompute"] = "fail"
     witness: dict[str, Word] = {}
     axes: dict[str, list[str | int | bool]] = {}
+    abilities: Table = {}
     when: dict[str, dict[str, Table]] = {}
     servers: list[Table] = []
     refuses: list[Table] = []

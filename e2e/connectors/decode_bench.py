@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from e2e.base.cell import Cell
-from e2e.base.connector import ConnectorConfig, HitRule
+from e2e.base.connector import Adapter, ConnectorConfig, HitRule
 from e2e.connectors.steps import aligned_step
 
 
 @dataclass(frozen=True)
-class DecodeBench:
+class DecodeBench(Adapter):
     """``fill_mean``, ``fill_std``: the noise, as the connector's own options."""
 
     fill_mean: float = 0.015
@@ -23,21 +23,13 @@ class DecodeBench:
     name = "decode-bench"
     axes = frozenset({"layout", "block_size", "dtype", "concurrency"})
     engine_axes = axes
-    has_counters = False
-    longest_prompt = None
     description = "vLLM's DecodeBenchConnector: serves garbage and counts hits; must be found corrupt"
-
-    def check(self, cell: Cell) -> str | None:
-        return None
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         return ConnectorConfig(
             kv_connector="DecodeBenchConnector",
             extra={"fill_mean": self.fill_mean, "fill_std": self.fill_std},
         )
-
-    def request_params(self, cell: Cell) -> None:
-        return None
 
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
         return HitRule(granularity=1, hold_back=1)

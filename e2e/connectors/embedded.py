@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from e2e.base.cell import Cell
-from e2e.base.connector import ConnectorConfig, HitRule
+from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule
 from e2e.connectors.steps import aligned_step, chunk_tokens
 
 
 @dataclass(frozen=True)
-class Embedded:
+class Embedded(Adapter):
     """``pool_bytes``: size of the pool that one engine start gets."""
 
     pool_bytes: int = 2 << 30
@@ -18,14 +18,11 @@ class Embedded:
     name = "embedded"
     engine_axes = frozenset({"layout", "chunk_tokens", "block_size", "dtype", "concurrency"})
     axes = engine_axes | {"storage_format", "overlap", "placement", "load", "release_after_layers"}
-    has_counters = True
-    plants_faults = True
-    owns_store = True
-    longest_prompt = None
     description = "the rig's own connector with Maru's configuration keys (a double of Maru, not Maru)"
 
-    def check(self, cell: Cell) -> str | None:
-        return None
+    @property
+    def abilities(self) -> Abilities:
+        return Abilities(counters=True, plants_faults=True, owns_store=True, pool_bytes=self.pool_bytes)
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         """Defaults only: what a cell wants else goes with each request (``request_params``)."""

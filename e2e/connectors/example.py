@@ -9,23 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from e2e.base.cell import Cell
-from e2e.base.connector import ConnectorConfig, HitRule
+from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule
 
 #: One prefill step; longer prompts would kill the engine.
 _STEP = 8192
 
 
 @dataclass(frozen=True)
-class Example:
+class Example(Adapter):
     name = "example"
     axes = frozenset({"layout", "block_size", "dtype", "concurrency"})
     engine_axes = axes
-    has_counters = False
-    longest_prompt = _STEP
     description = "vLLM's ExampleConnector: a correct control; never finds prompts of k blocks + 1 token again"
-
-    def check(self, cell: Cell) -> str | None:
-        return None
+    #: files in a folder, named by a hash of the tokens alone
+    abilities = Abilities(longest_prompt=_STEP, shared_store=True, survives_restart=True, salted=False)
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         return ConnectorConfig(
@@ -33,9 +30,6 @@ class Example:
             extra={"shared_storage_path": pool_dir},
             engine_args=("--max-num-batched-tokens", str(_STEP)),
         )
-
-    def request_params(self, cell: Cell) -> None:
-        return None
 
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
         """It looks up (n - 2) // block blocks but stores (n - 1) // block; where they differ it finds nothing, though

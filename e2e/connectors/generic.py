@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from e2e.base.cell import Cell
-from e2e.base.connector import ConnectorConfig, HitRule, ServiceSpec, Witness
+from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule, ServiceSpec, Witness
 from e2e.base.errors import SettingsError
 from e2e.base.spelling import either
 from e2e.connectors.connector_file import (
     WITNESSES,
+    AbilitiesTable,
     ConnectorTable,
     RefusalTable,
     ServerTable,
@@ -30,7 +31,7 @@ _PLACE = re.compile(r"\{([a-z_]+)\}")
 
 
 @dataclass(frozen=True)
-class Generic:
+class Generic(Adapter):
     """A connector that nobody here wrote. ``values``: its own axes, each with the words that the file knows for it;
     ``when``: axis -> word -> what that value adds."""
 
@@ -39,6 +40,7 @@ class Generic:
     when: Mapping[str, Mapping[str, WhenTable]] = field(default_factory=dict)
     servers: tuple[ServerTable, ...] = ()
     refusals: tuple[RefusalTable, ...] = ()
+    stated: AbilitiesTable = field(default_factory=AbilitiesTable)
 
     @property
     def name(self) -> str:
@@ -57,12 +59,10 @@ class Generic:
         return self.axes
 
     @property
-    def has_counters(self) -> bool:
-        return bool(self.table.witness)
-
-    @property
-    def longest_prompt(self) -> int | None:
-        return self.table.longest_prompt
+    def abilities(self) -> Abilities:
+        """What the file states. A witness counts."""
+        stated = {"counters": bool(self.table.witness), **self.stated.model_dump(exclude_none=True)}
+        return Abilities(**stated, longest_prompt=self.table.longest_prompt)
 
     def check(self, cell: Cell) -> str | None:
         for name, known in self.values.items():
@@ -90,9 +90,6 @@ class Generic:
             services=tuple(_service(server, places) for server in self.servers),
             witness=Witness(name=witness.pop("name"), about=witness) if witness else None,
         )
-
-    def request_params(self, cell: Cell) -> None:
-        return None
 
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
         table = self.table
@@ -134,6 +131,7 @@ def load_generic(path: str) -> Generic:
             checked(RefusalTable, refusal, path=path, where=f"connector.refuses[{number}]")
             for number, refusal in enumerate(table.refuses)
         ),
+        stated=checked(AbilitiesTable, table.abilities, path=path, where="connector.abilities"),
     )
 
 

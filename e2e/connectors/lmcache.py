@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 
 from e2e.base.cell import Cell
-from e2e.base.connector import ConnectorConfig, HitRule, ServiceSpec
+from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule, ServiceSpec
 from e2e.connectors.installed import installed
 from e2e.connectors.steps import aligned_step, chunk_tokens
 
@@ -18,22 +18,17 @@ _NO_GPU = "it runs on CUDA only; use a machine with an NVIDIA GPU, or --connecto
 _NO_PACKAGE = "it needs the package lmcache, which the engine's Python doesn't have; pip install lmcache there."
 
 
-class _Chunks:
+class _Chunks(Adapter):
     """What both have in common: whole chunks, the last token held back. ``python``: the engine's."""
 
     python: str
     axes = frozenset({"layout", "chunk_tokens", "block_size", "dtype", "concurrency"})
     engine_axes = axes
-    has_counters = False
-    longest_prompt = None
 
     def missing(self, *, device: str) -> str | None:
         if device != "cuda":
             return _NO_GPU
         return None if "lmcache" in installed(self.python).modules else _NO_PACKAGE
-
-    def check(self, cell: Cell) -> str | None:
-        return None
 
     def refuses(self, cell: Cell, tokens: int) -> str | None:
         if tokens % chunk_tokens(cell) == 0:
@@ -41,9 +36,6 @@ class _Chunks:
                 f"a prompt of whole chunks ({tokens} tokens, chunks of {chunk_tokens(cell)}) is served but for its "
                 "last token, which no hit rule here predicts; choose another length."
             )
-        return None
-
-    def request_params(self, cell: Cell) -> None:
         return None
 
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
@@ -62,6 +54,10 @@ class LMCache(_Chunks):
 
     name = "lmcache"
     description = "LMCache in the engine's process, chunks in host memory"
+
+    @property
+    def abilities(self) -> Abilities:
+        return Abilities(pool_bytes=self.pool_bytes, salted=False)
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         return ConnectorConfig(
@@ -87,6 +83,7 @@ class LMCacheServer(_Chunks):
 
     name = "lmcache-mp"
     description = "LMCache as a server beside the engine, which --connector-server names"
+    abilities = Abilities(shared_store=True, survives_restart=True, salted=False)
 
     def missing(self, *, device: str) -> str | None:
         if device == "cuda" and not self.server:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.base.cell import Cell
-from e2e.base.connector import OVERLAP_UNSEEN, ConnectorConfig, HitRule, ServiceSpec, Witness
+from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule, ServiceSpec, Witness
 from e2e.base.errors import EngineTimeout, SettingsError
 from e2e.connectors.installed import installed
 from e2e.connectors.maru_build import LOOK, Build, maru_of
@@ -37,7 +37,7 @@ _INSTALL = (
 
 
 @dataclass(frozen=True)
-class Maru:
+class Maru(Adapter):
     """``pool_bytes``: CXL region that a worker asks for. ``server``: host:port of a running maru-server; without one,
     a fresh server and pool per engine start. ``python``: the engine's. ``build``: the Maru that is installed
     there, None where only an image has it: then all keys are taken for known."""
@@ -53,8 +53,6 @@ class Maru:
          "concurrency"}
     )  # fmt: skip
     axes = engine_axes
-    has_counters = True
-    longest_prompt = None
     description = "Maru itself (CXL shared memory), as installed; its servers are started or given by MARU_SERVER_URL"
 
     def __post_init__(self) -> None:
@@ -62,8 +60,12 @@ class Maru:
             object.__setattr__(self, "build", maru_of(self.python))
 
     @property
-    def owns_store(self) -> bool:
-        return self.server is None
+    def abilities(self) -> Abilities:
+        """Its keys know the tokens alone (docs/maru.md#what-is-stored-and-served), and it counts no waits."""
+        return Abilities(
+            counters=True, owns_store=self.server is None, pool_bytes=self.pool_bytes, shared_store=True,
+            survives_restart=True, salted=False, waits_seen=False,
+        )  # fmt: skip
 
     def missing(self, *, device: str) -> str | None:
         if self.build is None:
@@ -121,12 +123,6 @@ class Maru:
                 f"{chunk_tokens(cell)}); choose another length, or a newer Maru, which holds one token back."
             )
         return None
-
-    def blind(self, cell: Cell) -> list[dict[str, str]]:
-        if cell.get("overlap") != "on":
-            return []
-        why = "Maru counts no waits for layers: it says that it took the overlap path, not that anything overlapped"
-        return [{"fault_class": OVERLAP_UNSEEN, "why": why}]
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         extra = self._extra(cell, pool_dir=pool_dir)
@@ -219,9 +215,6 @@ class Maru:
             cure=cure,
         )  # fmt: skip
         return (manager, server)
-
-    def request_params(self, cell: Cell) -> None:
-        return None
 
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
         """Whole chunks, one token held back. July holds none back, which shows only at lengths that are refused.

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from e2e.base.cell import Cell
-from e2e.base.connector import ConnectorConfig, HitRule
+from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule
 from e2e.connectors.installed import installed
 from e2e.connectors.steps import aligned_step
 
@@ -15,7 +15,7 @@ _PROMPT_ONLY_SINCE = (0, 23)
 
 
 @dataclass(frozen=True)
-class Offloading:
+class Offloading(Adapter):
     """``pool_bytes``: host memory that one engine start offloads to. ``python``: the engine's."""
 
     pool_bytes: int = 4 << 30
@@ -24,26 +24,22 @@ class Offloading:
     name = "offloading"
     axes = frozenset({"layout", "block_size", "dtype", "concurrency"})
     engine_axes = axes
-    has_counters = False
-    longest_prompt = None
     description = "vLLM's OffloadingConnector: an asynchronous control, on CUDA only"
+
+    @property
+    def abilities(self) -> Abilities:
+        return Abilities(pool_bytes=self.pool_bytes)
 
     def missing(self, *, device: str) -> str | None:
         if device == "cuda":
             return None
         return "it runs on CUDA only; use a machine with an NVIDIA GPU, or --connector embedded or example here."
 
-    def check(self, cell: Cell) -> str | None:
-        return None
-
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         extra: dict[str, object] = {"cpu_bytes_to_use": self.pool_bytes}
         if (installed(self.python).vllm_version or _PROMPT_ONLY_SINCE) >= _PROMPT_ONLY_SINCE:
             extra["offload_prompt_only"] = True
         return ConnectorConfig(kv_connector="OffloadingConnector", extra=extra)
-
-    def request_params(self, cell: Cell) -> None:
-        return None
 
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
         """Whole blocks, none held back: of 1552 tokens all 1552 came from it (vLLM 0.23.0 on an H200)."""

@@ -6,14 +6,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from inspect import isabstract, isclass
+from inspect import isclass
 
 from e2e.base.connector import Adapter
 from e2e.base.errors import SettingsError
 
 GROUP = "maru_e2e.connectors"
-_ATTRIBUTES = ("name", "axes", "engine_axes", "has_counters", "longest_prompt", "description")
-_METHODS = ("check", "config", "request_params", "hit_rule", "step")
+_ATTRIBUTES = ("name", "axes", "engine_axes", "description")
+#: Attributes of an adapter that are facts of its ``abilities`` now -> what they are called there.
+FORMER = {name: name for name in ("plants_faults", "owns_store", "longest_prompt")} | {"has_counters": "counters"}
 _SEE = "see docs/connectors.md"
 
 
@@ -67,10 +68,13 @@ def by_path(path: str, *, told_by: str = "") -> type[Adapter]:
 
 def lacks(found: type) -> list[str]:
     """What an adapter must have and this class has not; a dataclass's field without a default counts as had."""
+    if not issubclass(found, Adapter):
+        return [f"the base class {Adapter.__module__}.Adapter"]
     fields = getattr(found, "__dataclass_fields__", {})
     lacking = [name for name in _ATTRIBUTES if not hasattr(found, name) and name not in fields]
-    lacking += [name for name in _METHODS if not callable(getattr(found, name, None))]
-    return lacking + sorted(getattr(found, "__abstractmethods__", ())) * isabstract(found)
+    former = {was: now for was, now in FORMER.items() if hasattr(found, was)}
+    lacking += [f"abilities = Abilities({now}=...) in place of {was}" for was, now in former.items()]
+    return lacking + sorted(found.__abstractmethods__)
 
 
 def made(found: type[Adapter], name: str, given: Mapping[str, object]) -> Adapter:

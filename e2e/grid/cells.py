@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from e2e.base.cell import AXES as ORDER
 from e2e.base.cell import Cell, derived_load
-from e2e.base.connector import Adapter, own_values
+from e2e.base.connector import Adapter
 from e2e.base.errors import SettingsError
 from e2e.grid.axes import AXES, Value
 from e2e.grid.constraints import why_invalid
@@ -60,7 +60,7 @@ def expand(
     """
     _refuse_foreign(selection, adapter)
     try:
-        selection = selection.along(own_values(adapter))
+        selection = selection.along(adapter.values)
     except SettingsError as error:
         raise SettingsError(f"connector {adapter.name}: {error}") from None
     fixed = {axis: value for axis, value in (fixed or {}).items() if axis in adapter.axes}

@@ -69,7 +69,7 @@ class ContainerLauncher:
 
     def start(self, spec: EngineSpec, *, log_path: Path, record: Record) -> ContainerEngine:
         """Raises SettingsError when the log can't be written, EngineRefused when the container can't be started."""
-        if spec.connector and getattr(spec.connector, "services", ()):
+        if spec.connector and spec.connector.services:
             raise SettingsError("this connector needs servers beside the engine; use --launcher process.")
         return ContainerEngine(self, spec, log_path=log_path, record=record)
 

@@ -1,6 +1,7 @@
 import pytest
 
 from e2e.base.cell import Cell
+from e2e.base.connector import OVERLAP_UNSEEN, Abilities
 from e2e.base.errors import SettingsError
 from e2e.connectors.table import load, names
 from e2e.grid.cells import expand
@@ -97,7 +98,11 @@ def test_two_builds_with_servers_and_axes_of_their_own(tmp_path):
     assert (config.env, config.engine_args) == ({"PYTHONPATH": "/srv/new"}, ("--no-async-scheduling",))
     (server,) = config.services
     assert server.argv == ("store", "--port", "{store.port}", "--dir", "/pool")
-    assert (config.witness.name, config.witness.about["instance"], adapter.has_counters) == ("maru", "/pool", True)
+    assert (config.witness.name, config.witness.about["instance"], adapter.abilities.counters) == (
+        "maru",
+        "/pool",
+        True,
+    )
     told = config.placed({"store": "127.0.0.1:9"}).as_kv_transfer_config()
     assert told["kv_connector_extra_config"]["url"] == "tcp://127.0.0.1:9"
     assert (told["kv_role"], told["kv_load_failure_policy"]) == ("kv_producer", "recompute")
@@ -134,6 +139,24 @@ def test_what_a_file_may_not_hold_beside(tmp_path, old, new, sentence):
     with pytest.raises(SettingsError) as caught:
         expand(Selection(), load(write(tmp_path, FULL.replace(old, new, 1))))
     assert sentence in str(caught.value)
+
+
+def test_abilities_are_those_of_the_file_and_strict_where_it_is_silent(tmp_path):
+    silent = load(write(tmp_path, '[connector]\nname = "x"\nclass = "X"')).abilities
+    assert silent == Abilities()
+    assert load(write(tmp_path, FULL)).abilities == Abilities(counters=True, longest_prompt=4096)
+    stated = "[connector.abilities]\nsalted = false\npool_bytes = 7\ncounters = false\nowns_store = true\n"
+    found = load(write(tmp_path, FULL + stated)).abilities
+    assert found == Abilities(owns_store=True, pool_bytes=7, longest_prompt=4096, salted=False)
+
+
+def test_waits_that_nobody_tells_of_are_a_blind_spot_only_where_the_file_says_so(tmp_path):
+    text = '[connector]\nname = "mine"\nclass = "Mine"\n[connector.axes]\noverlap = ["off", "on"]\n'
+    told = load(write(tmp_path, text + "[connector.abilities]\nwaits_seen = false"))
+    for overlap, spots in (("on", [OVERLAP_UNSEEN]), ("off", [])):
+        cell = Cell({"layout": "NHD", "overlap": overlap})
+        assert [spot["fault_class"] for spot in told.blind(cell)] == spots
+        assert load(write(tmp_path, text)).blind(cell) == []
 
 
 def test_least_file_serves_whole_blocks_but_the_last_token(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from e2e.base.errors import SettingsError
-from e2e.connectors import third_party
 from e2e.connectors.embedded import Embedded
 from e2e.connectors.table import load, names
 from e2e.connectors.third_party import lacks
@@ -14,10 +13,10 @@ MODULES = {
     "theirs_good": "from dataclasses import dataclass\nfrom e2e.connectors.embedded import Embedded\n"
     "@dataclass(frozen=True)\nclass Mine(Embedded):\n    python: str = ''\n    server: str | None = None\n"
     "class Plain(Embedded):\n    pass\n"
-    "class Needs:\n    __init__ = lambda self, x: None\n"
-    + "".join(f"    {name} = None\n" for name in third_party._ATTRIBUTES)
-    + "".join(f"    def {name}(self): pass\n" for name in third_party._METHODS)
-    + "Half = type('Half', (), {'name': 'half', 'check': 1})\nfunction = lambda: None\n",
+    "class Needs(Embedded):\n    __init__ = lambda self, x: None\n"
+    "class Former(Embedded):\n    has_counters = True\n    longest_prompt = None\n"
+    "class Alone:\n    name = 'alone'\n"
+    "from e2e.base.connector import Adapter\nclass Half(Adapter):\n    name = 'half'\nfunction = lambda: None\n",
     "theirs_raises": "raise RuntimeError('no\\ndevice.')\n",
     "theirs_ends": "import sys; sys.exit(0)\n",
     "theirs_needs": "import surely_not_installed_here\n",
@@ -73,7 +72,12 @@ REFUSED = [
     ("theirs_good.sub:Mine", "there is no module theirs_good.sub"),
     ("theirs_good:Lost", "theirs_good has no Lost; check its name"),
     ("theirs_good:function", "theirs_good:function is no class but function"),
-    ("theirs_good:Half", "is no adapter, it lacks axes, engine_axes, .*, check, config, request_params"),
+    ("theirs_good:Half", "is no adapter, it lacks axes, engine_axes, description, config, hit_rule, step; see docs"),
+    ("theirs_good:Alone", r"is no adapter, it lacks the base class e2e\.base\.connector\.Adapter; see docs"),
+    (
+        "theirs_good:Former",
+        r"lacks abilities = Abilities\(longest_prompt=.*Abilities\(counters=\.\.\.\) in place of has_co",
+    ),
     ("theirs_good:Needs", r"can't be made \(TypeError: .*\); an adapter needs no argument"),
 ]
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from e2e.base.cell import ALWAYS, derived_load, is_same, word
 from e2e.base.cell import AXES as ORDER
+from e2e.base.connector import Adapter
 from e2e.base.errors import SettingsError
 from e2e.grid.axes import AXES, axis
 from e2e.grid.cells import by_engine, engine_key, expand
@@ -14,16 +15,17 @@ from e2e.grid.selection import GRIDS, Selection, parse_cell, parse_grid
 
 
 @dataclass(frozen=True)
-class Fake:
-    """An adapter as the grid sees it; ``refuses``: axis=value that it can't run."""
+class Fake(Adapter):
+    """An adapter as the grid sees it; ``impossible``: axis=value that it can't run."""
 
     name: str = "fake"
     axes: frozenset = frozenset(AXES) - {"kv_cache_dtype", "tensor_parallel"}
     engine_axes: frozenset = frozenset({"layout", "chunk_tokens", "block_size", "dtype"})
-    refuses: tuple = ()
+    impossible: tuple = ()
+    config = hit_rule = step = None
 
     def check(self, cell):
-        return next((f"no {a}={v} here." for a, v in self.refuses if cell.get(a) == v), None)
+        return next((f"no {a}={v} here." for a, v in self.impossible if cell.get(a) == v), None)
 
 
 FULL = Fake()
@@ -159,7 +161,7 @@ def test_nothing_left_is_a_usage_error_with_the_reason(cell, why):
 
 
 def test_adapter_refusals_are_invalid():
-    grid = expand(Selection(), Fake(refuses=(("placement", "kernel"),)))
+    grid = expand(Selection(), Fake(impossible=(("placement", "kernel"),)))
     assert len(grid.cells) == len(grid.invalid) == 8
     assert grid.invalid[0].why == "no placement=kernel here."
 

@@ -3,7 +3,6 @@
 import pytest
 
 from e2e.base.cell import Cell
-from e2e.base.connector import unfit
 from e2e.connectors.installed import Installed
 from e2e.connectors.maru import Maru
 from e2e.connectors.maru_build import Build, read_build
@@ -113,9 +112,9 @@ def test_missing_says_cause_and_cure(tmp_path, monkeypatch):
 )
 def test_what_july_misreads_is_refused_before_engines_start(monkeypatch, vllm, attention, said):
     monkeypatch.setattr("e2e.connectors.maru.installed", lambda python: Installed((3, 12), vllm=("vllm", vllm)))
-    found = unfit(Maru(build=build(JULY)), device="cuda", attention=attention)
+    found = Maru(build=build(JULY)).unfit(device="cuda", attention=attention)
     assert (said is None) if found is None else said in found
-    assert unfit(Maru(build=build()), device="cuda", attention=attention) is None
+    assert Maru(build=build()).unfit(device="cuda", attention=attention) is None
     hnd = Maru(build=build(JULY)).check(cell(layout="HND"))
     assert ("loads nothing with HND" in str(hnd)) is (vllm == "0.22.1")
 

@@ -11,21 +11,17 @@ import pytest
 
 ADAPTER = '''
 from dataclasses import dataclass
-from e2e.base.connector import ConnectorConfig, HitRule
+from e2e.base.connector import Adapter, ConnectorConfig, HitRule
 from e2e.connectors.steps import aligned_step
 
 @dataclass(frozen=True)
-class Mine:
+class Mine(Adapter):
     name = "mine"
     axes = engine_axes = frozenset({"layout", "block_size", "dtype"})
-    has_counters = False
-    longest_prompt = None
     description = "pages of 64 tokens"
 
-    def check(self, cell): return None
     def config(self, cell, *, pool_dir, block_size):
         return ConnectorConfig(kv_connector="MyConnector", module_path="mine.kv", extra={"path": pool_dir})
-    def request_params(self, cell): return None
     def hit_rule(self, cell, *, block_size): return HitRule(granularity=64, hold_back=1)
     def step(self, cell, *, block_size): return aligned_step(64, block_size)
 

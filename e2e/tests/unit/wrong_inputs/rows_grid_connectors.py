@@ -112,6 +112,28 @@ ROWS = (
     file("server's place without a port", SERVER + 'address = "localhost"', "servers[0].address must be host:port"),
     file("one server, not a list", TABLE + '[connector.servers]\nname = "x"', "servers must be a list of tables"),
     file("witness that nobody knows", TABLE + '[connector.witness]\nname = "x"', "connector.witness.name must be maru"),
+    file(
+        "ability misspelt",
+        TABLE + "[connector.abilities]\nsaltd = false",
+        "connector.abilities.saltd is unknown; did you mean salted?",
+    ),
+    file(
+        "ability of another home",
+        TABLE + "[connector.abilities]\nhas_counters = true",
+        "connector.abilities.has_counters is unknown; did you mean counters?",
+    ),
+    file(
+        "ability that is the embedded connector's",
+        TABLE + "[connector.abilities]\nplants_faults = true",
+        "connector.abilities.plants_faults is unknown; use counters",
+    ),
+    file("ability in words", TABLE + '[connector.abilities]\nsalted = "no"', "abilities.salted must be true or false"),
+    file("ability as a number", TABLE + "[connector.abilities]\nlora = 1", "abilities.lora must be true or false"),
+    file("abilities as a list", TABLE + 'abilities = ["salted"]', "connector.abilities must be a table [connector.abi"),
+    file(
+        "a pool of nothing", TABLE + "[connector.abilities]\npool_bytes = 0", "pool_bytes must be a whole number of b"
+    ),
+    file("a pool in words", TABLE + '[connector.abilities]\npool_bytes = "2G"', "pool_bytes must be a whole number of"),
     file("refusal without a reason", TABLE + "[[connector.refuses]]\nmultiple_of = 2", "refuses[0].why is missing"),
     file("chunks without their axis", TABLE + 'granularity = "chunk_tokens"', "give connector.axes.chunk_tokens too"),
     file("axis without a value", TABLE + "[connector.axes]\nvariant = []", "axes.variant has no value"),
