@@ -313,13 +313,12 @@ class SpecGain(_Gain):
         self.grids = {side: self.cells(adapter, {"layout": ("NHD", "HND")}) for side, adapter in adapters.items()}
         axes = adapters["a"].axes & adapters["b"].axes
         found = {side: _alike(grid.cells, axes, adapters[side]) for side, grid in self.grids.items()}
-        shared = [alike for alike in found["a"] if alike in found["b"]]
+        shared = [name for name in found["a"] if name in found["b"]]
         if not shared:
             raise SettingsError("the two connectors have no cell in common; narrow both with --cell.")
         self.branches: dict[str, dict[str, KeyPlan]] = {}
-        for alike in shared:
-            name = replace(alike, named=found["a"][alike].named).id
-            cells = {side: _named(found[side][alike], side) for side in ("a", "b")}
+        for name in shared:
+            cells = {side: _named(found[side][name], side) for side in ("a", "b")}
             plans = {side: self.planned(adapters[side], cell.id, [cell]) for side, cell in cells.items()}
             if plans["a"].lengths.lengths != plans["b"].lengths.lengths:
                 raise SettingsError(
@@ -419,17 +418,17 @@ def _pairs(cells: Sequence[Cell], axis: str) -> dict[str, dict[str, Cell]]:
     return pairs
 
 
-def _alike(cells: Sequence[Cell], axes: frozenset[str], adapter: Adapter) -> dict[Cell, Cell]:
-    """What a cell is on ``axes`` -> the one cell that is so. Raises SettingsError where several are."""
-    found: dict[Cell, Cell] = {}
+def _alike(cells: Sequence[Cell], axes: frozenset[str], adapter: Adapter) -> dict[str, Cell]:
+    """What a cell is on ``axes``, as an id -> the one cell that is so. Raises SettingsError where several are."""
+    found: dict[str, Cell] = {}
     for cell in cells:
-        alike = replace(cell, settings={axis: cell.settings[axis] for axis in axes if axis in cell.settings}, named=())
-        if alike in found:
+        name = replace(cell, settings={axis: cell.settings[axis] for axis in axes if axis in cell.settings}).id
+        if name in found:
             raise SettingsError(
-                f"connector {adapter.name} has {found[alike].id} and {cell.id}, which the other does not tell apart; "
+                f"connector {adapter.name} has {found[name].id} and {cell.id}, which the other does not tell apart; "
                 "give one by --cell."
             )
-        found[alike] = cell
+        found[name] = cell
     return found
 
 

@@ -23,6 +23,10 @@ DOUBLE = (
     "Measured is the embedded double, which has Maru's shape and keys, and not Maru: its pool is shared memory, "
     "so these figures say what the change does here, not what it does in Maru."
 )
+ONE_DOUBLE = (
+    "One of the two is the embedded double of Maru, whose pool is shared memory: what is between it and the other says "
+    "nothing about a change in Maru."
+)
 
 
 def write(found: GainJudgement, events: Sequence[Event], folder: Path) -> None:
@@ -61,8 +65,7 @@ def document(found: GainJudgement, events: Sequence[Event]) -> Document:
     what = f"{plan['axis']}: " if plan["axis"] else ""
     blocks: list[Block] = [Heading(f"{_unended(events)}Gain: {what}{names['b']} against {names['a']}", level=1)]
     blocks.append(Paragraph(f"{_measured_on(events)}."))
-    if plan["double"] or _is_double(events):
-        blocks.append(Paragraph(DOUBLE))
+    blocks += [Paragraph(said) for said in _double(plan["double"], events)]
     if plan["device"] == "cpu":
         blocks.append(Paragraph("It ran on a CPU: nothing here says anything about a GPU."))
     whole = [answer for answer in found.answers if answer.length is None]
@@ -124,10 +127,13 @@ def _whole(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}"
 
 
-def _is_double(events: Iterable[Event]) -> bool:
-    """Was it the embedded connector, under whatever name it was given?"""
-    loaded = (str(event["effective"].get("connector", "")) for event in events if event.kind == "engine.config")
-    return any(name.startswith("e2e.inside.") for name in loaded)
+def _double(planned: bool, events: Iterable[Event]) -> list[str]:
+    """What is to be said where the embedded connector was measured, under whatever name it was given."""
+    loaded = {event["effective"].get("connector") for event in events if event.kind == "engine.config"} - {None}
+    others = {name for name in loaded if not str(name).startswith("e2e.inside.")}
+    if not planned and loaded == others:
+        return []
+    return [ONE_DOUBLE if others else DOUBLE]
 
 
 def _measured_on(events: Iterable[Event]) -> str:

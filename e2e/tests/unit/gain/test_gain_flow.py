@@ -147,7 +147,7 @@ def test_what_gave_up_is_said_once(tmp_path, monkeypatch):
         (lambda: SpecGain(wanted(specs=("a", "b")), Settings(), {"a": Embedded(), "b": Offloading()}, MADE_OF),
          "different prompt lengths"),
         (lambda: versus(cells=({"layout": "NHD"}, {"layout": "HND"}, {"load": "async"})),
-         "NHD-chunkwise-overlap_off-index-load_sync and .*which the other does not tell apart; give one by --cell"),
+         "NHD-chunkwise-overlap_off-index and .*-load_async, which the other does not tell apart; give one by --cell"),
         (lambda: versus(cells=({"layuot": "NHD"},)), "has no axis layuot"),
     ],
 )  # fmt: skip

@@ -149,9 +149,14 @@ def test_report_says_what_was_measured(monkeypatch, tmp_path):
 
 def test_the_double_is_named_also_when_a_file_gave_it(monkeypatch, tmp_path):
     plain = [Event(e.kind, {**e.data, "double": False}) if e.kind == "gain.plan" else e for e in recording()]
-    loaded = Event(
-        "engine.config", {"engine": "e", "effective": {"connector": "e2e.inside.connector.EmbeddedConnector"}}
+    double, maru, none = (
+        Event("engine.config", {"engine": "e", "effective": {"connector": name}})
+        for name in ("e2e.inside.connector.EmbeddedConnector", "maru_vllm.connector.MaruKVConnector", None)
     )
-    for events, named in ((plain, False), ([*plain, loaded], True)):
+    for loaded, said in (
+        ([], None), ([maru, none], None), ([double, none], report.DOUBLE), ([none, maru, double], report.ONE_DOUBLE),
+    ):  # fmt: skip
+        events = [*plain, *loaded]
         report.write(judged(monkeypatch, events), events, tmp_path)
-        assert (report.DOUBLE in (tmp_path / "gain.md").read_text()) is named
+        text = (tmp_path / "gain.md").read_text()
+        assert [words for words in (report.DOUBLE, report.ONE_DOUBLE) if words in text] == ([said] if said else [])
