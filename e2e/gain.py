@@ -90,6 +90,9 @@ def gain(settings: Settings, wanted: Wanted) -> int:
     if made_of.encode is None:
         raise SettingsError(f"gain tells tokens itself: model {settings.model} must be a folder with a tokenizer.json.")
     comparison = (AxisGain if wanted.axis else SpecGain)(wanted, settings, adapters, made_of)
+    for side, adapter in adapters.items():
+        if why := adapter.crowded(starts=comparison.starts(side)):
+            raise SettingsError(f"connector {adapter.name}: {why}")
     name = Name.new()
     with (
         Ledger(run_id=name.run_id, state_dir=state_dir()) as ledger,
@@ -140,6 +143,10 @@ class _Gain:
     @property
     def steps(self) -> Mapping[str, int]:
         """Kind -> number, for the time left; see report/progress.py."""
+        raise NotImplementedError
+
+    def starts(self, side: str) -> int:
+        """Of engines with the connector of this side."""
         raise NotImplementedError
 
     def cells(self, adapter: Adapter, grid: Mapping[str, Sequence[object]]) -> Grid:
@@ -255,6 +262,9 @@ class AxisGain(_Gain):
         keys, cells = len(self.plans), sum(len(planned.cells) for planned in self.plans)
         return {"start": 2 * keys, "baseline": keys, "cell": cells, "branch": len(self.pairs)}
 
+    def starts(self, side: str) -> int:
+        return len(self.plans)
+
     def run(self, flows: Mapping[str, Flow]) -> None:
         self.flows = flows
         self.flow.begin(self.grid, self.plans)
@@ -331,6 +341,9 @@ class SpecGain(_Gain):
         turns = len(self.branches) * self.wanted.rounds * len(ORDERS[0])
         cells = 2 * len(self.branches)
         return {"start": cells + turns, "baseline": cells, "cell": cells, "branch": turns}
+
+    def starts(self, side: str) -> int:
+        return len(self.branches) * self.wanted.rounds * sum(place.startswith(side) for place in ORDERS[0])
 
     def run(self, flows: Mapping[str, Flow]) -> None:
         self.flows = flows

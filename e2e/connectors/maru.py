@@ -89,19 +89,27 @@ class Maru(Adapter):
     def crowded(self, *, starts: int) -> str | None:
         """July's server frees no region that has keys, so a given one keeps the pool of every engine that was there.
         One that does not answer is told when the first engine needs it."""
-        if not (self.server and self.build and self.build.july):
+        if not self.server:
             return None
+        server = MaruServer(self.server, limit_s=3.0)
         try:
-            free = MaruServer(self.server, limit_s=3.0).free_bytes()
+            refused = server.lends(self.pool_bytes, instance="maru-e2e-probe")
+            free = server.free_bytes() if self.build and self.build.july else None
         except (EngineTimeout, SettingsError):
             return None
         need = starts * (self.pool_bytes + _SCHEDULERS_REGION)
-        if free is None or free >= need:
-            return None
-        return (
-            f"maru-server at {self.server} has {free >> 20} MiB free, and {starts} engine starts need {need >> 20} MiB "
-            "(this Maru frees no region that has keys); restart it, give a smaller --pool-size, or narrow --cell."
-        )
+        if free is not None and free < need:
+            return (
+                f"maru-server at {self.server} has {free >> 20} MiB free, and {starts} engine starts need "
+                f"{need >> 20} MiB (this Maru frees no region that has keys); restart it, give a smaller --pool-size, "
+                "or narrow --cell."
+            )
+        if refused:
+            return (
+                f"maru-server at {self.server} can't lend {self.pool_bytes >> 20} MiB ({refused}): its resource "
+                "manager has no pool, or a full one; give it one, or a smaller --pool-size."
+            )
+        return None
 
     def check(self, cell: Cell) -> str | None:
         vllm = installed(self.python).vllm_version

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -103,6 +105,7 @@ def test_connectors_take_turns_on_engines_of_their_own(tmp_path, monkeypatch):
     comparison = specs(cells=ONE)
     turns = 2 * len(ORDERS[0])
     assert comparison.steps == {"start": 2 + turns, "baseline": 2, "cell": 2, "branch": turns}
+    assert (comparison.starts("a"), comparison.starts("b")) == (4, 2)
     engines, lines, events = ran(tmp_path, comparison, monkeypatch)
     assert len(engines) == len(set(engines)) == 2 + turns
     assert sum("measured" in line for line in lines) == turns
@@ -154,3 +157,12 @@ def test_what_gave_up_is_said_once(tmp_path, monkeypatch):
 def test_what_can_not_be_compared_is_refused_when_it_is_planned(made, says):
     with pytest.raises(SettingsError, match=says):
         made()
+
+
+def test_a_store_without_room_for_every_start_is_refused_before_anything_is_written(monkeypatch, tmp_path):
+    monkeypatch.setattr(Embedded, "crowded", lambda self, *, starts: f"no room for {starts} starts.", raising=False)
+    monkeypatch.setattr(gain, "material", lambda *args, **more: replace(MADE_OF, encode=list))
+    made = Settings(attention="strided", lengths=(777,), out=tmp_path / "out", engine_python=sys.executable)
+    with pytest.raises(SettingsError, match="connector embedded: no room for 12 starts"):
+        gain.gain(made, wanted(specs=("embedded", "example"), rounds=3))
+    assert not list(tmp_path.iterdir())

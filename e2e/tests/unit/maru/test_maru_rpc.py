@@ -51,6 +51,16 @@ def test_a_given_server_without_room_for_every_start_is_refused_early():
     assert maru.crowded(starts=30) is None, "one that is gone is told when it is needed"
 
 
+def test_a_given_server_without_a_pool_is_refused_early():
+    """Its resource manager was started where there is no CXL, and listens all the same."""
+    with serving("refuse") as address:
+        for keys in ({"maru_use_layerwise"}, set()):
+            build = Build(version="1", commit="c", source="s", keys=frozenset(keys), kernels=False)
+            said = Maru(build=build, server=address).crowded(starts=1)
+            assert f"maru-server at {address} can't lend 1024 MiB (Allocation failed: -12)" in said
+            assert "its resource manager has no pool" in said
+
+
 def test_header_is_sixteen_bytes_in_network_order():
     message = encode(HANDSHAKE, {}, sequence=258)
     assert message[:16] == bytes([0xCF, 0, 1, 0xFE, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1])
