@@ -27,7 +27,7 @@ class Cell:
     """
 
     settings: Mapping[str, str | int]
-    usual: Mapping[str, str | int | None] = field(default_factory=dict)
+    usual: Mapping[str, str | int | None] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         unknown = [axis for axis in self.settings if axis not in AXES]
