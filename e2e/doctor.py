@@ -20,9 +20,9 @@ from docker.errors import DockerException
 
 from e2e.base.errors import EXIT_PASS, EXIT_USAGE, EngineTimeout, SettingsError
 from e2e.connectors.installed import installed
-from e2e.connectors.maru import RESOURCE_MANAGER, SERVER, misread
-from e2e.connectors.maru_build import Build, maru_of
-from e2e.connectors.maru_rpc import MaruServer
+from e2e.connectors.maru.adapter import RESOURCE_MANAGER, SERVER, misread
+from e2e.connectors.maru.build import Build, maru_of
+from e2e.connectors.maru.rpc import MaruServer
 from e2e.connectors.programs import program
 from e2e.settings import world
 from e2e.stack.model import BUNDLED, DEFAULT_CACHE

@@ -24,7 +24,6 @@ from e2e.observe.digests import DigestWindow
 from e2e.observe.effective import observe_engine
 from e2e.observe.evidence import EvidenceWindow, Rpc
 from e2e.observe.metrics import MetricsWindow
-from e2e.observe.witness import reader
 from e2e.plan import KeyPlan, check_room
 from e2e.replay import arms
 from e2e.replay.client import EngineClient
@@ -260,7 +259,8 @@ class Flow:
         """Who is asked what the connector did: the worker, or whom the adapter names where it can't tell."""
         if spec.connector is None or spec.connector.witness is None or self.settings.attach:
             return client.collective_rpc
-        return reader(spec.connector.witness, log_path=engine.log_path, effective=effective)
+        witness = spec.connector.witness
+        return witness.reader(log_path=engine.log_path, effective=effective, **witness.about)
 
     def _launcher(self) -> Launcher:
         if self.made_of.attached:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 from e2e.base.cell import Cell
 
@@ -23,9 +24,10 @@ class ServiceSpec:
     """A server that has to run beside an engine, started before it and ended after it.
 
     ``argv``: one item a word, or nothing for a server that somebody else runs at ``address`` (host:port). ``ready``,
-    ``useless``: patterns of log lines that say it listens, and that it never will be of use. ``probe``: how to ask it
-    whether it really works, a name that the stack knows, or None. ``need``: bytes that it must be able to hand out.
-    ``dax_folder``: a folder that it is to take for a mounted DAX file system. ``cure``: what to do when it fails.
+    ``useless``: patterns of log lines that say it listens, and that it never will be of use. ``probe``: asks it at an
+    address whether it really works, and raises EngineError until it does. ``need``: bytes that it must be able to hand
+    out. ``within``: ``argv`` -> what starts it in surroundings of its own; equal where the surroundings are. ``cure``:
+    what to do when it fails.
     """
 
     name: str
@@ -33,9 +35,9 @@ class ServiceSpec:
     address: str | None = None
     ready: str | None = None
     useless: str | None = None
-    probe: str | None = None
+    probe: Callable[[ServiceSpec, str], None] | None = None
     need: int = 0
-    dax_folder: str | None = None
+    within: Callable[[list[str]], list[str]] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     limit_s: float = 30.0
     cure: str = ""
@@ -43,10 +45,11 @@ class ServiceSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Witness:
-    """Who tells what the connector did, where nothing can be asked of it in the worker: ``name`` of a reader that
-    ``observe`` knows, and the plain values that it needs."""
+    """Who tells what the connector did, where nothing can be asked of it in the worker. ``reader``: called once for an
+    engine with ``log_path`` (Path or None), ``effective`` (as in event ``engine.config``) and the values of ``about``;
+    what it returns is then asked as the worker extension is, ``("rig_evidence", after)``."""
 
-    name: str
+    reader: Callable[..., Callable[..., list[Any]]]
     about: Mapping[str, object] = field(default_factory=dict)
 
 

@@ -12,6 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from e2e.base.errors import SettingsError
 from e2e.base.spelling import either, hint, meant
+from e2e.connectors.maru.servers import probe_maru
+from e2e.connectors.maru.witness import MaruWitness
+from e2e.connectors.probes import probe_tcp
 from e2e.regular import read_text
 
 try:
@@ -19,8 +22,9 @@ try:
 except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
-#: Readers of what a connector can't be asked in the worker, and probes of its servers: those that the stack has.
-WITNESSES, PROBES = ("maru",), ("maru", "tcp")
+#: Readers of what a connector can't be asked in the worker, and probes of its servers, by the names of a file.
+WITNESSES = {"maru": MaruWitness}
+PROBES = {"maru": probe_maru, "tcp": probe_tcp}
 
 
 def _usable(value: object) -> object:
@@ -76,12 +80,12 @@ _MUST: Mapping[str, str] = {
     "engine_args": f'{_WORDS} ["--block-size", "16"]',
     "extra": "a text, a number, true, false, or a list or table of them",
     "env": 'a text, such as "1", under a name without "="',
-    "witness": f"a table with a name, {either(WITNESSES)}, and the texts that this reader needs",
+    "witness": f"a table with a name, {either(tuple(WITNESSES))}, and the texts that this reader needs",
     "command": f'{_WORDS} ["my-server", "--port", "{{my-server.port}}"]',
     "address": 'host:port of a server that runs already, such as "127.0.0.1:5555"',
     "ready": "a regular expression of a line in its log",
     "useless": "a regular expression of a line in its log",
-    "probe": either(PROBES),
+    "probe": either(tuple(PROBES)),
     "need": "a whole number of bytes",
     "dax_folder": 'a folder, such as "{pool_dir}/pool.dax"',
     "limit_s": "seconds, above 0",

@@ -14,6 +14,7 @@ from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule, Ser
 from e2e.base.errors import SettingsError
 from e2e.base.spelling import either
 from e2e.connectors.connector_file import (
+    PROBES,
     WITNESSES,
     AbilitiesTable,
     ConnectorTable,
@@ -23,6 +24,7 @@ from e2e.connectors.connector_file import (
     checked,
     read_file,
 )
+from e2e.connectors.maru.servers import OnDaxFolder
 from e2e.connectors.steps import aligned_step
 
 #: What every engine has, whatever its connector.
@@ -88,7 +90,7 @@ class Generic(Adapter):
             engine_args=tuple(str(word) for part in parts for word in _filled(part.engine_args, places)),
             env={key: str(_filled(value, places)) for part in parts for key, value in part.env.items()},
             services=tuple(_service(server, places) for server in self.servers),
-            witness=Witness(name=witness.pop("name"), about=witness) if witness else None,
+            witness=Witness(reader=WITNESSES[witness.pop("name")], about=witness) if witness else None,
         )
 
     def hit_rule(self, cell: Cell, *, block_size: int) -> HitRule:
@@ -117,8 +119,7 @@ def load_generic(path: str) -> Generic:
         raise SettingsError(f"{path}: connector.axes.{empty[0]} has no value; give at least one or leave it out.")
     if table.granularity == "chunk_tokens" and "chunk_tokens" not in values:
         raise SettingsError(f'{path}: connector.granularity is "chunk_tokens"; give connector.axes.chunk_tokens too.')
-    if table.witness and table.witness.get("name") not in WITNESSES:
-        raise SettingsError(f"{path}: connector.witness.name must be {either(WITNESSES)}.")
+    _refuse_witness(table.witness, path)
     return Generic(
         table=table,
         values=values,
@@ -133,6 +134,20 @@ def load_generic(path: str) -> Generic:
         ),
         stated=checked(AbilitiesTable, table.abilities, path=path, where="connector.abilities"),
     )
+
+
+def _refuse_witness(witness: Mapping[str, str], path: str) -> None:
+    if not witness:
+        return
+    name = witness.get("name")
+    if name not in WITNESSES:
+        raise SettingsError(f"{path}: connector.witness.name must be {either(tuple(WITNESSES))}.")
+    needs = WITNESSES[name].NEEDS
+    for key in needs:
+        if key not in witness:
+            raise SettingsError(
+                f"{path}: connector.witness.{key} is missing; witness {name} needs {' and '.join(needs)}."
+            )
 
 
 def _word(value: str | int | bool) -> str:
@@ -158,8 +173,13 @@ def _server(server: ServerTable, path: str) -> ServerTable:
 
 
 def _service(server: ServerTable, places: Mapping[str, Any]) -> ServiceSpec:
-    filled = _filled(server.model_dump(exclude={"command"}), places)
-    return ServiceSpec(argv=tuple(map(str, _filled(server.command, places))), **filled)
+    filled = _filled(server.model_dump(exclude={"command", "probe", "dax_folder"}), places)
+    return ServiceSpec(
+        argv=tuple(map(str, _filled(server.command, places))),
+        probe=PROBES[server.probe] if server.probe else None,
+        within=OnDaxFolder(str(_filled(server.dax_folder, places))) if server.dax_folder else None,
+        **filled,
+    )
 
 
 def _filled(value: Any, places: Mapping[str, Any]) -> Any:

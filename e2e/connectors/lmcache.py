@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from e2e.base.cell import Cell
 from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule, ServiceSpec
 from e2e.connectors.installed import installed
+from e2e.connectors.probes import probe_tcp
 from e2e.connectors.steps import aligned_step, chunk_tokens
 
 _NO_GPU = "it runs on CUDA only; use a machine with an NVIDIA GPU, or --connector embedded here."
@@ -94,7 +95,10 @@ class LMCacheServer(_Chunks):
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         service = ServiceSpec(
-            name="lmcache-server", address=self.server or "", probe="tcp", cure="start it, or check --connector-server"
+            name="lmcache-server",
+            address=self.server or "",
+            probe=probe_tcp,
+            cure="start it, or check --connector-server",
         )
         return ConnectorConfig(
             kv_connector="LMCacheMPConnector",

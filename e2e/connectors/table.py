@@ -17,7 +17,7 @@ ADAPTERS: Mapping[str, str] = {
     "embedded": "e2e.connectors.embedded:Embedded",
     "example": "e2e.connectors.example:Example",
     "decode-bench": "e2e.connectors.decode_bench:DecodeBench",
-    "maru": "e2e.connectors.maru:Maru",
+    "maru": "e2e.connectors.maru.adapter:Maru",
     "lmcache": "e2e.connectors.lmcache:LMCache",
     "lmcache-mp": "e2e.connectors.lmcache:LMCacheServer",
     "offloading": "e2e.connectors.offloading:Offloading",

@@ -9,9 +9,8 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -19,26 +18,11 @@ import psutil
 from e2e.base.connector import ServiceSpec, filled
 from e2e.base.errors import EngineCrashed, EngineError, EngineRefused, EngineTimeout, SettingsError
 from e2e.stack.ledger import Ledger
-from e2e.stack.maru_servers import on_dax_folder, probe_maru
 from e2e.stack.process import HOST, HeldPort
 from e2e.stack.reaper import kill
 from e2e.waits import Outcome, wait
 
 _STOP_S = 5.0
-
-
-def probe_tcp(spec: ServiceSpec, address: str) -> None:
-    """All that can be asked of a server whose protocol is not known here: does it listen?"""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=3.0).close()
-    except OSError as error:
-        cause = f"nothing listens at {address} ({error.strerror or error})"
-        raise EngineTimeout(f"{spec.name}: {cause}.", cause=cause) from error
-
-
-#: name -> what asks a server whether it works: raises EngineError until it does
-PROBES: Mapping[str, Callable[[ServiceSpec, str], None]] = {"maru": probe_maru, "tcp": probe_tcp}
 
 
 class Service:
@@ -66,8 +50,8 @@ class Service:
 
     def _spawn(self, places: Mapping[str, str]) -> None:
         argv = [str(filled(word, places)) for word in self.spec.argv]
-        if self.spec.dax_folder:
-            argv = on_dax_folder(argv, Path(self.spec.dax_folder))
+        if self.spec.within:
+            argv = self.spec.within(argv)
         env = {**self._environ, **self.spec.env, "PYTHONUNBUFFERED": "1", **self._ledger.marks(self.name)}
         # not every server binds beside a socket that is held for it, so the port is free for a moment
         self._release_port()
@@ -110,7 +94,7 @@ class Service:
             raise self._late(f"its log does not say {spec.ready!r}; its last word: {self._last_line()}")
 
     def _wait_for_probe(self) -> None:
-        probe = PROBES.get(self.spec.probe or "")
+        probe = self.spec.probe
         if probe is None:
             return
         last: list[EngineError] = []
@@ -148,8 +132,8 @@ class Service:
         if not self.alive():
             raise self.crash(f"{self.spec.name} ended with {self.exit_code()}")
         try:
-            if probe := PROBES.get(self.spec.probe or ""):
-                probe(self.spec, self.address)
+            if self.spec.probe:
+                self.spec.probe(self.spec, self.address)
         except EngineRefused:
             return  # a pool that is full by now is no dead server
         except EngineTimeout as error:

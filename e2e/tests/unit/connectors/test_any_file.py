@@ -127,7 +127,7 @@ def usable(adapter, found):
         words = [*config.engine_args, *config.env, *config.env.values()]
         for service in config.services:
             words += [*service.argv, *service.env, *service.env.values()]
-            words += filter(None, [service.address, service.dax_folder])
+            words += filter(None, [service.address, service.within and service.within.folder])
             assert 0 < service.limit_s < inf
             assert not service.address or 0 < int(service.address.rpartition(":")[2]) < 65536
             re.compile(f"{service.ready or ''}{service.useless or ''}")

@@ -3,6 +3,7 @@ import pytest
 from e2e.base.cell import Cell
 from e2e.base.connector import OVERLAP_UNSEEN, Abilities
 from e2e.base.errors import SettingsError
+from e2e.connectors.maru.witness import MaruWitness
 from e2e.connectors.table import load, names
 from e2e.grid.cells import expand
 from e2e.grid.selection import Selection
@@ -98,8 +99,8 @@ def test_two_builds_with_servers_and_axes_of_their_own(tmp_path):
     assert (config.env, config.engine_args) == ({"PYTHONPATH": "/srv/new"}, ("--no-async-scheduling",))
     (server,) = config.services
     assert server.argv == ("store", "--port", "{store.port}", "--dir", "/pool")
-    assert (config.witness.name, config.witness.about["instance"], adapter.abilities.counters) == (
-        "maru",
+    assert (config.witness.reader, config.witness.about["instance"], adapter.abilities.counters) == (
+        MaruWitness,
         "/pool",
         True,
     )
@@ -129,6 +130,11 @@ def test_values_that_the_file_lacks_are_left_out_with_the_reason(tmp_path):
         ('probe = "tcp"', 'probe = "udp"', "connector.servers[0].probe must be maru or tcp"),
         ("command = [", "address = [", "connector.servers[0].address must be host:port"),
         ('name = "maru"', 'name = "nobody"', "connector.witness.name must be maru"),
+        (
+            'instance = "{pool_dir}"\n',
+            "",
+            "witness.instance is missing; witness maru needs address and instance",
+        ),
         ("multiple_of = 128", "multiple_of = 0", "connector.refuses[0].multiple_of must be a whole number"),
         ('"recompute"', '"ignore"', 'connector.kv_load_failure_policy must be "fail" or "recompute"'),
         ("chunk_tokens = [128, 256]\n", "", 'granularity is "chunk_tokens"; give connector.axes.chunk_tokens'),

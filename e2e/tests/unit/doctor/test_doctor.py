@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from e2e import doctor as rooms
-from e2e.connectors.maru import misread
-from e2e.connectors.maru_build import Build
+from e2e.connectors.maru.adapter import misread
+from e2e.connectors.maru.build import Build
 from e2e.doctor import GIB, Machine, diagnose, doctor, look, text
 
 GOOD = Machine(

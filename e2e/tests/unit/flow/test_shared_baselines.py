@@ -9,8 +9,8 @@ from synthetic_recording import BASELINE, CELL, KEY, Recording
 
 from e2e.base.verdict import Reason, Verdict
 from e2e.connectors.embedded import Embedded
-from e2e.connectors.maru import Maru
-from e2e.connectors.maru_build import Build
+from e2e.connectors.maru.adapter import Maru
+from e2e.connectors.maru.build import Build
 from e2e.grid.cells import by_engine, expand
 from e2e.grid.selection import Selection
 from e2e.judge import judge

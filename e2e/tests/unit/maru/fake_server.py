@@ -10,7 +10,7 @@ from pathlib import Path
 
 import zmq
 
-from e2e.connectors.maru_rpc import GET_STATS, GET_USAGE, HANDSHAKE, REQUEST_ALLOC, decode, encode
+from e2e.connectors.maru.rpc import GET_STATS, GET_USAGE, HANDSHAKE, REQUEST_ALLOC, decode, encode
 
 REPORT_STATS = 0xF2
 STATS = Path(__file__).parents[2] / "recordings" / "maru" / "stats-july.json"

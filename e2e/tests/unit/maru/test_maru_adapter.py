@@ -4,8 +4,9 @@ import pytest
 
 from e2e.base.cell import Cell
 from e2e.connectors.installed import Installed
-from e2e.connectors.maru import Maru
-from e2e.connectors.maru_build import Build, read_build
+from e2e.connectors.maru.adapter import Maru
+from e2e.connectors.maru.build import Build, read_build
+from e2e.connectors.maru.servers import OnDaxFolder, probe_maru
 
 CURRENT = frozenset(
     {"maru_server_url", "maru_pool_size", "maru_instance_id", "maru_kv_chunk_tokens", "maru_use_layerwise",
@@ -76,9 +77,9 @@ def test_overlap_of_layerwise_objects_is_refused_by_the_line_that_turns_it_off()
 def test_servers_start_in_order_and_the_pool_is_fresh_per_engine():
     manager, server = config(Maru(build=build()), cell(), "/dev/shm/run/a").services
     assert (manager.name, server.name) == ("maru-resource-manager", "maru-server")
-    assert manager.dax_folder == "/dev/shm/run/a/pool.dax"
+    assert manager.within == OnDaxFolder("/dev/shm/run/a/pool.dax")
     assert server.argv[-1] == "{maru-resource-manager.address}"
-    assert server.probe == "maru"
+    assert server.probe is probe_maru
     (given,) = config(Maru(build=build(), server="10.0.0.1:5555"), cell()).services
     assert (given.argv, given.address) == ((), "10.0.0.1:5555")
 
@@ -111,7 +112,7 @@ def test_missing_says_cause_and_cure(tmp_path, monkeypatch):
     ],
 )
 def test_what_july_misreads_is_refused_before_engines_start(monkeypatch, vllm, attention, said):
-    monkeypatch.setattr("e2e.connectors.maru.installed", lambda python: Installed((3, 12), vllm=("vllm", vllm)))
+    monkeypatch.setattr("e2e.connectors.maru.adapter.installed", lambda python: Installed((3, 12), vllm=("vllm", vllm)))
     found = Maru(build=build(JULY)).unfit(device="cuda", attention=attention)
     assert (said is None) if found is None else said in found
     assert Maru(build=build()).unfit(device="cuda", attention=attention) is None

@@ -10,11 +10,11 @@ import pytest
 
 from e2e.base.connector import ServiceSpec
 from e2e.base.errors import EngineRefused, EngineTimeout, SettingsError
-from e2e.connectors.maru import Maru
-from e2e.connectors.maru_build import Build
-from e2e.connectors.maru_rpc import HANDSHAKE, MaruServer, decode, encode
-from e2e.observe.maru import MaruWitness
-from e2e.stack.maru_servers import probe_maru
+from e2e.connectors.maru.adapter import Maru
+from e2e.connectors.maru.build import Build
+from e2e.connectors.maru.rpc import HANDSHAKE, MaruServer, decode, encode
+from e2e.connectors.maru.servers import probe_maru
+from e2e.connectors.maru.witness import MaruWitness
 
 pytest.importorskip("zmq")
 pytest.importorskip("msgspec")

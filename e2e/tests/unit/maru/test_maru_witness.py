@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.observe.maru import bytes_per_token, counters, read_log
+from e2e.connectors.maru.witness import bytes_per_token, counters, read_log
 
 RECORDED = Path(__file__).parents[2] / "recordings" / "maru"
 SMOLLM2 = {"num_layers": 30, "heads": 3, "head_size": 64, "dtype": "bfloat16"}

@@ -18,6 +18,7 @@ import pytest
 
 from e2e.base.connector import ConnectorConfig, ServiceSpec
 from e2e.base.errors import EngineCrashed, EngineRefused, EngineTimeout
+from e2e.connectors.maru.servers import OnDaxFolder, probe_maru
 from e2e.stack.ledger import Ledger
 from e2e.stack.owned import ENGINE_MARK, MARK
 from e2e.stack.store import Store
@@ -54,7 +55,7 @@ def run(ledger, tmp_path):
 
 def server(*mood, name="maru-server", **more):
     argv = (sys.executable, FAKE, f"{{{name}.port}}", *mood)
-    defaults = {"ready": "RPC Server started on", "probe": "maru", "need": 1 << 20, "limit_s": 20.0}
+    defaults = {"ready": "RPC Server started on", "probe": probe_maru, "need": 1 << 20, "limit_s": 20.0}
     return ServiceSpec(name=name, argv=argv, **{**defaults, **more})
 
 
@@ -128,7 +129,7 @@ def test_one_that_ends_at_once_says_its_last_word(run):
 
 
 def test_given_server_that_is_absent_is_named(run):
-    absent = ServiceSpec(name="maru-server", address="127.0.0.1:9", probe="maru", limit_s=1.0, cure="start it")
+    absent = ServiceSpec(name="maru-server", address="127.0.0.1:9", probe=probe_maru, limit_s=1.0, cure="start it")
     with pytest.raises(EngineTimeout, match=r"maru-server at 127.0.0.1:9 does not answer; start it"):
         run(absent).__enter__()
 
@@ -204,7 +205,7 @@ def test_pool_is_a_dax_file_system_to_one_server_and_a_plain_folder_to_all_other
     """)
     pool = ledger.folder(Path("/dev/shm"), "engine") / "pool.dax"
     manager = ServiceSpec(
-        name="manager", argv=(sys.executable, "-c", looks, str(pool)), ready="listening", dax_folder=str(pool)
+        name="manager", argv=(sys.executable, "-c", looks, str(pool)), ready="listening", within=OnDaxFolder(str(pool))
     )
     with run(manager):
         assert (pool / "maru_1.dat").read_bytes() == b"region"

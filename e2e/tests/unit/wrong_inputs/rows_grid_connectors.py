@@ -134,6 +134,11 @@ ROWS = (
         "a pool of nothing", TABLE + "[connector.abilities]\npool_bytes = 0", "pool_bytes must be a whole number of b"
     ),
     file("a pool in words", TABLE + '[connector.abilities]\npool_bytes = "2G"', "pool_bytes must be a whole number of"),
+    file(
+        "witness without its server",
+        TABLE + '[connector.witness]\nname = "maru"\ninstance = "x"',
+        "connector.witness.address is missing; witness maru needs address and instance",
+    ),
     file("refusal without a reason", TABLE + "[[connector.refuses]]\nmultiple_of = 2", "refuses[0].why is missing"),
     file("chunks without their axis", TABLE + 'granularity = "chunk_tokens"', "give connector.axes.chunk_tokens too"),
     file("axis without a value", TABLE + "[connector.axes]\nvariant = []", "axes.variant has no value"),

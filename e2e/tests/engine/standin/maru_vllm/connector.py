@@ -3,7 +3,7 @@ import os
 
 import zmq
 
-from e2e.connectors.maru_rpc import HANDSHAKE, decode, encode
+from e2e.connectors.maru.rpc import HANDSHAKE, decode, encode
 from e2e.inside.connector import EmbeddedConnector
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,10 @@ from e2e.base.cell import Cell
 from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule, ServiceSpec, Witness
 from e2e.base.errors import EngineTimeout, SettingsError
 from e2e.connectors.installed import installed
-from e2e.connectors.maru_build import LOOK, Build, maru_of
-from e2e.connectors.maru_rpc import MaruServer
+from e2e.connectors.maru.build import LOOK, Build, maru_of
+from e2e.connectors.maru.rpc import MaruServer
+from e2e.connectors.maru.servers import OnDaxFolder, probe_maru
+from e2e.connectors.maru.witness import MaruWitness
 from e2e.connectors.programs import program
 from e2e.connectors.steps import aligned_step, chunk_tokens
 
@@ -26,7 +28,7 @@ FORMER = {
     "maru_overlap_load_with_compute": "maru_enable_layerwise_overlap",
 }
 RESOURCE_MANAGER, SERVER = "maru-resource-manager", "maru-server"
-_LOGGING = Path(__file__).with_name("maru_logging.json")
+_LOGGING = Path(__file__).with_name("logging.json")
 _ASYNC_SINCE = (0, 16)
 #: What July's scheduler asks for beside the worker's pool. Bytes.
 _SCHEDULERS_REGION = 4 << 20
@@ -146,7 +148,7 @@ class Maru(Adapter):
             },
             services=self._services(pool_dir),
             witness=Witness(
-                name="maru",
+                reader=MaruWitness,
                 about={
                     "address": f"{{{SERVER}.address}}",
                     "instance": extra["maru_instance_id"],
@@ -196,7 +198,7 @@ class Maru(Adapter):
         if self.server:
             return (
                 ServiceSpec(
-                    name=SERVER, address=self.server, probe="maru", need=self.pool_bytes,
+                    name=SERVER, address=self.server, probe=probe_maru, need=self.pool_bytes,
                     cure="start the resource manager, then maru-server, and check MARU_SERVER_URL",
                 ),
             )  # fmt: skip
@@ -208,7 +210,7 @@ class Maru(Adapter):
             ),
             ready=r"ready\b.*listening on",
             useless=r"no CXL/DAX devices found",
-            dax_folder=f"{pool_dir}/pool.dax",
+            within=OnDaxFolder(f"{pool_dir}/pool.dax"),
             cure=cure,
         )  # fmt: skip
         server = ServiceSpec(
@@ -218,7 +220,7 @@ class Maru(Adapter):
                 "--log-level", "INFO", "--rm-address", f"{{{RESOURCE_MANAGER}.address}}",
             ),
             ready=r"RPC Server started on",
-            probe="maru",
+            probe=probe_maru,
             need=self.pool_bytes,
             cure=cure,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2e.base.errors import EngineTimeout
-from e2e.connectors.maru_rpc import MaruServer
+from e2e.connectors.maru.rpc import MaruServer
 from e2e.waits import settled
 
 #: Lines of maru_vllm or its handler that betray a load or a store that failed, though the answer came with HTTP 200.
@@ -146,6 +146,9 @@ class MaruWitness:
     ``log_path`` None (an attached engine): no loads are told, so the judge finds them unknown. A server that doesn't
     answer gives no counters, which the judge finds missing; the request that hung on it tells why.
     """
+
+    #: texts of ``[connector.witness]`` that can't be left out
+    NEEDS = ("address", "instance")
 
     def __init__(
         self, *, address: str, instance: str, log_path: Path | None, effective: Mapping[str, object], **defaults: str

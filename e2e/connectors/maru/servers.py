@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.base.connector import ServiceSpec
 from e2e.base.errors import EngineRefused, SettingsError
-from e2e.connectors.maru_rpc import MaruServer
+from e2e.connectors.maru.rpc import MaruServer
 
 #: Arguments: pool, lower and work folder, name of the pretended device, then the command. Real DAX devices are hidden:
 #: the resource manager of a test may never take memory that somebody else's has.
@@ -31,10 +32,19 @@ exec "$@"
 """
 
 
-def on_dax_folder(argv: list[str], pool: Path) -> list[str]:
-    """``argv`` to be run so that ``pool`` is a mounted DAX file system to it alone. Makes the folders, which must lie
-    on a file system that an overlay can write to (tmpfs, ext4, xfs). Raises SettingsError without unshare; whoever is
-    not root needs a kernel that allows user namespaces."""
+@dataclass(frozen=True)
+class OnDaxFolder:
+    """Surroundings of a server: ``folder`` is a mounted DAX file system to it alone."""
+
+    folder: str
+
+    def __call__(self, argv: list[str]) -> list[str]:
+        """Makes the folders, which must lie on a file system that an overlay can write to (tmpfs, ext4, xfs). Raises
+        SettingsError without unshare; whoever is not root needs a kernel that allows user namespaces."""
+        return _within(argv, Path(self.folder))
+
+
+def _within(argv: list[str], pool: Path) -> list[str]:
     unshare = shutil.which("unshare")
     if unshare is None:
         raise SettingsError(
