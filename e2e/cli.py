@@ -25,7 +25,7 @@ from e2e.base import redact
 from e2e.base.connector import Adapter
 from e2e.base.errors import EXIT_PASS, EXIT_RIG, EXIT_USAGE, RigError, SettingsError, Stopped, UsageError
 from e2e.connectors.table import load
-from e2e.grid.cells import Grid, Invalid, engine_key, expand
+from e2e.grid.cells import Grid, Invalid, engine_key, expand, in_scenarios
 from e2e.recording.reader import is_there
 from e2e.settings import device as devices
 from e2e.settings.commands import (
@@ -152,7 +152,10 @@ def cells(*, flags: Annotated[RunFlags | None, FLAT] = None, call: Ours) -> int:
     flags = flags or RunFlags()
     settings = (resolve if flags.resume else resolve_selection)(flags, argv=call.argv)
     adapter = load(settings.connector, pool_bytes=settings.pool_bytes)
-    found = expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed)
+    found = in_scenarios(
+        expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed),
+        settings.scenarios,
+    )
     if not found.cells:
         raise SettingsError(
             f"no cell is left to run; {'; '.join(invalid_text(found.invalid))}; widen --cell or --grid."

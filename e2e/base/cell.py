@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 #: Axes in the order in which they stand in a cell's id. The first block names a bare value (``NHD``),
-#: the others ``axis_value`` (``overlap_on``), so that ``pytest -k "HND and overlap_on"`` selects. ``fault`` and
-#: ``round`` are no axes of the grid: a planted fault, and the number of a repetition, make cells of their own.
+#: the others ``axis_value`` (``overlap_on``), so that ``pytest -k "HND and overlap_on"`` selects. ``scenario``,
+#: ``fault`` and ``round`` are no axes of the grid: another story than the rerun (which has no word), a planted fault,
+#: and the number of a repetition make cells of their own.
 BARE_AXES = ("layout", "storage_format", "placement")
 AXES = (
     "layout", "storage_format", "overlap", "placement", "load", "release_after_layers", "chunk_tokens",
-    "block_size", "dtype", "kv_cache_dtype", "concurrency", "tensor_parallel", "variant", "connector", "fault",
-    "round",
+    "block_size", "dtype", "kv_cache_dtype", "concurrency", "tensor_parallel", "variant", "connector", "scenario",
+    "fault", "round",
 )  # fmt: skip
 #: Axes that stand in every id, at whatever value.
 ALWAYS = ("layout", "storage_format", "overlap", "placement")

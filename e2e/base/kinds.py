@@ -11,13 +11,11 @@ from typing import Literal
 
 #: In the order in which they run. The baseline engine runs the first two only.
 ARMS = ("cold", "local", "external", "external_again")
-Arm = Literal["cold", "local", "external", "external_again"]
-Role = Literal["connector", "baseline"]
 
 Plain = str | int | float | bool | None
 #: A JSON value, nested no deeper than anything that is recorded.
 JSON = Plain
-for _ in range(8):
+for _ in range(12):
     JSON = Plain | list[JSON] | dict[str, JSON]  # type: ignore[misc, valid-type]
 Table = dict[str, JSON]  # type: ignore[valid-type]
 
@@ -74,7 +72,9 @@ class PlanCell:
     ``blind``: [{"fault_class", "why"}]. ``counters``: does the adapter have counters of its own that must agree.
     ``baseline``: is there an engine without a connector to compare with (not where we attach). ``deterministic``: one
     request at a time or batch-invariant mode. ``digests``: are they expected. ``fault``: name of the planted one.
-    ``load_failure_policy``: vLLM's kv_load_failure_policy of the connector's engine, "fail" or "recompute"."""
+    ``load_failure_policy``: vLLM's kv_load_failure_policy of the connector's engine, "fail" or "recompute".
+    ``program``: what the cell does and must show, see ``program.py``, and its ``program_digest``; recordings from
+    before there were programs have none."""
 
     cell: str
     attempt: int
@@ -92,6 +92,9 @@ class PlanCell:
     digests: bool
     fault: str | None
     load_failure_policy: str | None = None
+    scenario: str = "replay"
+    program: Table | None = None
+    program_digest: str | None = None
 
 
 @kind("plan.invalid")
@@ -107,17 +110,19 @@ class PlanInvalid:
 
 @kind("engine.start")
 class EngineStart:
-    """``started``: a process as a "fork" of one that has imported vLLM, or "stock"."""
+    """``role``: the name of its site. ``cell``: of which it is alone, started and stopped by steps of its program.
+    ``started``: a process as a "fork" of one that has imported vLLM, or "stock"."""
 
     engine: str
     engine_key: str
-    role: Role
+    role: str
     attempt: int
     argv: list[str]
     launcher: str
     log: str | None
     env: dict[str, str] = field(default_factory=dict)
     started: str | None = None
+    cell: str | None = None
 
 
 @kind("engine.ready")
@@ -178,8 +183,10 @@ class EngineStop:
 
 @dataclass(frozen=True, kw_only=True)
 class _OfCell:
+    """``engine``: the one that it is lent; None where its program starts all of its own."""
+
     cell: str
-    engine: str
+    engine: str | None
     attempt: int
 
 
@@ -217,9 +224,11 @@ class BaselineEnd(_OfBaseline):
 
 @dataclass(frozen=True, kw_only=True)
 class _OfArm:
+    """``arm``: name of a Send of the program."""
+
     engine: str
     cell: str | None
-    arm: Arm
+    arm: str
 
 
 @kind("arm.begin")
@@ -235,13 +244,16 @@ class ArmEnd(_OfArm):
 @kind("expect.hit")
 class ExpectHit(_OfArm):
     """Recorded before the request: tokens that must be served by vLLM's prefix cache (``local``) and by the connector
-    (``external``). ``digest``: sha256 of the prompt's token ids."""
+    (``external``), or that many at most and ``least_local``, ``least_external`` at least. ``digest``: sha256 of the
+    prompt's token ids."""
 
     prompt: int
     tokens: int
     local: int
     external: int
     digest: str
+    least_local: int | None = None
+    least_external: int | None = None
 
 
 @kind("request.sent")
@@ -381,6 +393,44 @@ class FaultFired(_OfArm):
     fault: str
     count: int
     rank: int | None = None
+
+
+@kind("step.seen")
+class StepSeen(_OfArm):
+    """What the player counted during one Send, such as clients that went away ("gone")."""
+
+    what: str
+    count: int
+
+
+# what the nemesis does, in the same history as everybody else; see ``Break`` in ``program.py``
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfNemesis:
+    cell: str
+    what: str
+    how: str
+    target: str
+
+
+@kind("nemesis.begin")
+class NemesisBegin(_OfNemesis):
+    pass
+
+
+@kind("nemesis.end")
+class NemesisEnd(_OfNemesis):
+    pass
+
+
+@kind("store.empty")
+class StoreEmpty:
+    """``ok`` is None where vLLM does not tell; True proves nothing of a connector that has no reset."""
+
+    cell: str
+    store: str
+    ok: bool | None
 
 
 @kind("note")

@@ -32,8 +32,9 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A recipe for a prompt of ``tokens`` tokens. ``like``: index of the text whose first ``shared`` tokens stand in
-    front of it. ``follows``: the Send whose answer to that text stands behind these, as in the next turn of a chat."""
+    """A recipe for a prompt of ``tokens`` tokens. ``like``: index of an earlier text whose first ``shared`` tokens
+    stand in front of it. ``follows``: the Send whose answer to that text stands behind these, as in the next turn of a
+    chat."""
 
     tokens: int
     like: int | None = None
@@ -234,6 +235,19 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         return tuple(site for site in self.sites if not site.connector)
 
     @property
+    def shared(self) -> tuple[Site, ...]:
+        """Plain sites that are lent: what they are sent is played once, before everything else."""
+        return tuple(site for site in self.plain if self.lent(site))
+
+    def hits(self, send: Send) -> tuple[Hit, ...]:
+        """What each of its texts is to be served, as far as its claims say."""
+        served = send.claim(Served)
+        if served is None:
+            return (Hit(Span(0, 0), Span(0, 0)),) * len(send.texts)
+        whole = (self.texts[text].tokens for text in send.texts)
+        return served.hits or tuple(Hit(Span(0, n), Span(0, n if served.external else 0)) for n in whole)
+
+    @property
     def digest(self) -> str:
         """Recorded with it: a claim that got lost is seen, since the rules that hang on it would be blind quietly."""
         return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
@@ -258,6 +272,8 @@ def check(program: Program) -> None:
     sites = {site.name: _Site(running=program.lent(site)) for site in program.sites}
     if len(sites) != len(program.sites):
         raise ValueError("two sites of one name")
+    for index, text in enumerate(program.texts):
+        _check_text(program, index, text)
     sent: set[Where] = set()
     for step in program.flat:
         name = getattr(step, "site", None)
@@ -289,12 +305,30 @@ class _Site:
     warm: set[int] = field(default_factory=set)
 
 
+def _check_text(program: Program, index: int, text: Text) -> None:
+    if text.like is None:
+        if text.shared or text.follows:
+            raise ValueError(f"text {index} shares or follows nothing that it names")
+    elif not 0 <= text.like < index:
+        raise ValueError(f"text {index} is like one that does not stand before it")
+    elif not 0 <= text.shared <= min(text.tokens, program.texts[text.like].tokens):
+        raise ValueError(f"text {index} shares more tokens than there are")
+
+
 def _check_send(program: Program, send: Send, sent: set[Where], site: _Site) -> None:
     what = f"{send.site} {send.name}"
     if send.where in sent:
         raise ValueError(f"{what} is sent twice")
     if not send.texts or not all(0 <= text < len(program.texts) for text in send.texts):
         raise ValueError(f"{what} sends texts that there are not")
+    shared = {site.name for site in program.shared}
+    for text in (program.texts[index] for index in send.texts):
+        if text.follows is None:
+            continue
+        if text.follows not in sent or text.like not in program.send(text.follows).texts:
+            raise ValueError(f"{what} goes on from an answer that is not there")
+        if send.site in shared and text.follows[0] not in shared:
+            raise ValueError(f"{what} is played before the answer that it goes on from")
     if sum(isinstance(claim, (Cold, Served, Missed)) for claim in send.claims) != 1:
         raise ValueError(f"{what} must claim one of Cold, Served and Missed")
     for claim in send.claims:

@@ -74,6 +74,7 @@ AXES: Mapping[str, Axis] = {
 #: Of a cell's id, but chosen otherwise.
 NO_AXES = {
     "connector": "one run has one connector; choose it with --connector",
+    "scenario": "scenario is no axis; choose it by --scenario NAME",
     "fault": "fault is no axis; plant it by maru-e2e faults --fault",
     "round": "round is no axis; repeat clean cells by maru-e2e faults --rounds",
 }

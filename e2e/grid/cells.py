@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from e2e.base.cell import AXES as ORDER
@@ -12,6 +12,9 @@ from e2e.base.errors import SettingsError
 from e2e.grid.axes import AXES, Value
 from e2e.grid.constraints import why_invalid
 from e2e.grid.selection import Selection
+
+#: The scenario of a cell that names none.
+RERUN = "replay"
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,9 @@ def expand(
 
 
 def engine_key(cell: Cell, adapter: Adapter) -> str:
-    """The part of a cell that needs an engine of its own; equal keys share one. ``HND``, ``NHD-chunk_tokens_128``."""
-    own = {axis: value for axis, value in cell.settings.items() if axis in adapter.engine_axes}
+    """The part of a cell that needs an engine of its own; equal keys share one. ``HND``, ``NHD-chunk_tokens_128``.
+    Scenarios share none: what they send and when differs."""
+    own = {axis: value for axis, value in cell.settings.items() if axis == "scenario" or axis in adapter.engine_axes}
     return replace(cell, settings=own).id
 
 
@@ -100,6 +104,16 @@ def by_engine(cells: Iterable[Cell], adapter: Adapter) -> dict[str, tuple[Cell, 
         key = engine_key(cell, adapter)
         groups[key] = (*groups.get(key, ()), cell)
     return groups
+
+
+def in_scenarios(grid: Grid, scenarios: Sequence[str]) -> Grid:
+    """Its cells once for each story. The rerun is what a cell does that names none."""
+
+    def of(name: str) -> tuple[Cell, ...]:
+        told = {} if name == RERUN else {"scenario": name}
+        return tuple(replace(cell, settings={**cell.settings, **told}) for cell in grid.cells)
+
+    return replace(grid, cells=tuple(cell for name in dict.fromkeys(scenarios) for cell in of(name)))
 
 
 def _refuse_foreign(selection: Selection, adapter: Adapter) -> None:

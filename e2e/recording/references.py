@@ -6,6 +6,7 @@ evidence that nobody looks at.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from e2e.base.event import Event
@@ -30,6 +31,8 @@ class References:
         #: engine -> its key; cell -> the key of the engines that it runs on
         self._engines: dict[object, object] = {}
         self._cells: dict[object, object] = {}
+        #: engine key -> sites of its programs, by name
+        self._sites: dict[object, set[object]] = defaultdict(lambda: {"connector", "baseline"})
         self._open: set[tuple[object, ...]] = set()
         self._requests: set[object] = set()
 
@@ -38,9 +41,13 @@ class References:
         kind, data = event.kind, event.data
         self._time(event)
         if kind == "engine.start":
+            if data["role"] not in self._sites[data["engine_key"]]:
+                raise ValueError(f"is of a site {data['role']!r} that no program has")
             self._engines[data["engine"]] = data["engine_key"]
         elif kind == "plan.cell":
             self._cells[data["cell"]] = data["engine_key"]
+            if program := data.get("program"):
+                self._sites[data["engine_key"]] = {site["name"] for site in program["sites"]}
             if not data["deterministic"] and data["settings"].get("concurrency", 1) == 1:
                 raise ValueError("calls one request at a time not deterministic")
         if kind != "note":

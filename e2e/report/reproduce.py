@@ -11,7 +11,7 @@ from e2e.grid.axes import NO_AXES
 #: than run and faults have; each with the number of its values.
 LEFT_OUT = {
     "--resume": 0, "--grid": 1, "--cell": 1, "--out": 1, "--fault": 1, "--rounds": 1, "--axis": 3, "--a": 1, "--b": 1,
-    "--concurrency": 1, "--repeats": 1,
+    "--concurrency": 1, "--repeats": 1, "--scenario": 1,
 }  # fmt: skip
 #: Settings that the run's own command line need not show, with what the command takes for them when they aren't given:
 #: older recordings don't spell out variables, and a clean cell of a self-test is run again by ``run``.
@@ -28,11 +28,12 @@ def reproduce(cell: Mapping[str, object], run: Mapping[str, object]) -> str:
     settings = settings if isinstance(settings, Mapping) else {}
     argv = settings.get("argv")
     words = kept(list(map(str, argv))) if isinstance(argv, (list, tuple)) else []
-    fault = cell.get("fault")
+    fault, scenario = cell.get("fault"), cell.get("scenario")
     name = "faults" if fault else "run"
     words += _quiet(name, settings, {word.partition("=")[0] for word in words})
     axes = ",".join(f"{axis}={value}" for axis, value in cell.items() if axis not in NO_AXES)
     command = [*_program(run), name, *(["--cell", axes] if axes else [])]
+    command += ["--scenario", str(scenario)] if scenario else []
     line = shlex.join([*command, *(["--fault", str(fault)] if fault else []), *words])
     folder = run.get("folder")
     return f"cd {shlex.quote(folder)} && {line}" if isinstance(folder, str) and folder else line

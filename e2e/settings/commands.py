@@ -25,6 +25,7 @@ from e2e.settings.settings import (
     Prompted,
     Prompts,
     Served,
+    Told,
 )
 from e2e.settings.words import at_least, one_of, word
 
@@ -40,12 +41,14 @@ class Configured(Flags):
 
 
 class RunFlags(
-    Configured, Kept, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Cells, Grids
+    Configured, Kept, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Told, Cells, Grids
 ):  # fmt: skip
     pass
 
 
-class FaultFlags(Configured, Kept, Digested, Prompted, Launched, Engines, Served, Connected, Cells, Grids, Planted):
+class FaultFlags(
+    Configured, Kept, Digested, Prompted, Launched, Engines, Served, Connected, Told, Cells, Grids, Planted
+):  # fmt: skip
     prompts: Prompts = 2
     max_tokens: MaxTokens = 4
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from e2e.grid.axes import Value
+from e2e.grid.cells import RERUN
 from e2e.grid.selection import GRIDS, Selection
 from e2e.settings import device as devices
 from e2e.settings import words
@@ -56,6 +57,14 @@ class Cells(Flags):
             "cell", "Narrow or change the grid; several are alternatives.", default="all", metavar="axis=value,...",
         ),
     ] = ()  # fmt: skip
+
+
+class Told(Flags):
+    scenarios: Annotated[
+        tuple[str, ...],
+        words.words(words.scenario),
+        flag("scenario", "The story of each cell; several add up.", metavar="NAME", default="replay"),
+    ] = (RERUN,)
 
 
 class Connected(Flags):
@@ -207,7 +216,7 @@ class Kept(Flags):
 
 
 class Settings(
-    Kept, Planted, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Cells, Grids
+    Kept, Planted, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Told, Cells, Grids
 ):  # fmt: skip
     """``argv``: the command line, for the report. ``self_test``: every cell once more with each planted fault, or with
     those of ``faults``, and clean cells ``rounds`` times."""

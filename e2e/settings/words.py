@@ -20,6 +20,7 @@ from e2e.faults.catalogue import find
 from e2e.grid.axes import Value, axis
 from e2e.grid.selection import GRIDS, Product, parse_cell, parse_grid
 from e2e.regular import read_text
+from e2e.scenarios.table import SCENARIOS
 
 try:
     import tomllib
@@ -88,6 +89,12 @@ def cell(given: str) -> dict[str, Value]:
 
 def fault(given: str) -> str:
     return find(given).name
+
+
+def scenario(given: str) -> str:
+    if given not in SCENARIOS:
+        raise SettingsError(f"scenario {given!r} is unknown; {hint(given, list(SCENARIOS))}")
+    return given
 
 
 def connector(given: str) -> str:
