@@ -163,6 +163,9 @@ class Abilities:
     salted: bool = True
     #: with overlap it tells whether a layer was really waited for
     waits_seen: bool = True
+    #: it stores with loss (quantized, say): what it serves differs from what was computed, and the report says by how
+    #: much in place of a verdict
+    lossy: bool = False
 
 
 class Adapter(ABC):

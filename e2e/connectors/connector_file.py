@@ -100,6 +100,7 @@ _MUST: Mapping[str, str] = {
     "lora": _YES,
     "salted": _YES,
     "waits_seen": _YES,
+    "lossy": _YES,
     "abilities": "a table [connector.abilities]",
     "why": "a sentence: why such a prompt can't be sent, and what to do",
     "axes": 'a table of axis = [values], such as variant = ["old", "new"]',
@@ -156,6 +157,7 @@ class AbilitiesTable(_Strict):
     lora: bool | None = None
     salted: bool | None = None
     waits_seen: bool | None = None
+    lossy: bool | None = None
 
 
 class ConnectorTable(WhenTable):

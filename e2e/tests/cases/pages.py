@@ -46,6 +46,10 @@ class Pages:
         if evicted and "slot_reused" in self.on:
             os.link(self._path(key), evicted)
 
+    def clear(self) -> None:
+        for path in self.folder.glob("*.pt"):
+            path.unlink(missing_ok=True)
+
     def _evict(self) -> Path | None:
         held = sorted(self.folder.glob("*.pt"), key=lambda path: path.stat().st_mtime_ns)
         if len(held) < ROOM:

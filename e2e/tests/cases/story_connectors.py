@@ -156,6 +156,10 @@ class Switched(KVConnectorBase_V1):
         track = self._tracks.get(request.request_id)
         return track is not None and "never_freed" in track.on, None
 
+    def reset_cache(self) -> bool:
+        self._store(self._on).clear()
+        return True
+
     def _scheduled(self, meta: Meta, track: Track, computed: int, scheduler_output) -> None:
         """Of the prompt all that this step computes is stored after it; of the answer, whose tokens may not be known
         yet, what the steps before it computed."""

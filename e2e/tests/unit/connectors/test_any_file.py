@@ -32,7 +32,7 @@ WHOLE = {
         ],
         "witness": {"name": "maru", "address": "{store.address}", "instance": "{pool_dir}"},
         "refuses": [{"multiple_of": 256, "why": "it kills the engine."}],
-        "abilities": {"counters": True, "pool_bytes": 1 << 30, "salted": False, "waits_seen": False},
+        "abilities": {"counters": True, "pool_bytes": 1 << 30, "salted": False, "waits_seen": False, "lossy": True},
     }
 }  # fmt: skip
 GRID = {"grid": {"layout": ["NHD", "HND"], "overlap": [True, "off"], "chunk_tokens": [128], "dtype": "auto"}}
