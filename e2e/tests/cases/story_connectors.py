@@ -23,9 +23,9 @@ BROKEN = {
     "mixed_offset": "when vLLM's own cache already holds a part, pages are taken from the prompt's start",
     "mixed_loads": "two loads of one step exchange their blocks",
     "stray_write": "a load also writes into a block of the request that was loaded before",
-    "answer_short": "KV of generated tokens is stored one slot short",
+    "answer_short": "KV of generated tokens is stored one slot late, so that each block lacks its last token",
     "answer_spoilt": "a block of a loaded request is spoilt at the 12th token of its answer",
-    "tail_reversed": "serves a partial last block, and its tokens lie in the wrong order",
+    "tail_reversed": "serves a partial last block, and the K of its tokens lies in the wrong order",
     "unheld": "reads the blocks that it stores some steps later, and does not hold them",
     "slot_reused": "when the store is full a slot is used again, and its old key still leads to it",
     "never_freed": "keeps the blocks of finished requests for ever",
@@ -238,7 +238,8 @@ class Switched(KVConnectorBase_V1):
             if "third_load" in job.on and self._loaded[key] > 2:
                 pages[5] = pages[5].flip(0)
             if "tail_reversed" in job.on and job.rows and block == job.ids[-1]:
-                pages[:, :, : job.rows] = pages[:, :, : job.rows].flip(2)
+                k = pages[:, :, : job.rows, : pages.shape[3] // 2]
+                k.copy_(k.flip(2))
             for layer, page in zip(self._layers, pages, strict=True):
                 layer[block] = page
         if "stray_write" in job.on and self._before:
@@ -261,7 +262,9 @@ class Switched(KVConnectorBase_V1):
         for job in due:
             for key, block, answer in zip(job.keys, job.ids, job.answer, strict=True):
                 pages = torch.stack([layer[block] for layer in self._layers])
-                self._store(job.on).put(key, pages.roll(1, 2) if answer and "answer_short" in job.on else pages)
+                if answer and "answer_short" in job.on:
+                    pages[:, :, 1:] = pages[:, :, :-1].clone()
+                self._store(job.on).put(key, pages)
 
     def get_finished(self, finished_req_ids):
         received, self._received = self._received, set()

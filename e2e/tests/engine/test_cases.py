@@ -105,7 +105,9 @@ def next_turn(told: Told) -> list[Completion]:
     (text,) = texts(SHORT)
     answer = told.ask(text, answer=64)
     told.forget()
-    return [told.ask([*text, *answer.token_ids, *text[:20]])]
+    again = told.ask([*text, *answer.token_ids, *text[:20]])
+    assert again.cached_tokens > SHORT
+    return [again]
 
 
 def overwritten_soon(told: Told) -> list[Completion]:
