@@ -13,6 +13,7 @@ import vllm
 
 from e2e.inside import faults, runtime
 from e2e.inside.faults.plant import Plant
+from e2e.inside.load_errors import LoadErrors
 from e2e.inside.probe import Probe, hashing
 from e2e.inside.profile import LaunchCounter
 from e2e.inside.worker_side import layer_number
@@ -87,10 +88,12 @@ class RigExtension:
         return {"blocks": blocks - 1, "seed": seed}
 
     def rig_evidence(self, after: int) -> dict[str, object] | None:
-        """What the connector says of itself, or None when it has no such method."""
+        """What the connector says of itself, and how often it reported a failed load to vLLM. None without one."""
         connector = self._rig_connector()
+        if connector is None:
+            return None
         ask = getattr(connector, "rig_evidence", None)
-        return ask(after) if ask else None
+        return self._rig_load_errors(connector).told(ask(after) if ask else None)
 
     def rig_probe(self, on: bool, keep_raw_mib: int = 256, samples: int = 4) -> dict[str, object]:
         """Digests on or off. ``keep_raw_mib``: host memory for the KV of cold runs, which samples of wrong pages need;
@@ -155,9 +158,16 @@ class RigExtension:
         layers = runtime.resolve_layers(config, caches, block_size=config.cache_config.block_size)
         ordered = {name: layers[name] for name in sorted(layers, key=layer_number)}
         probe = Probe(ordered, keep_bytes=keep_bytes, samples=samples, rank=config.parallel_config.rank)
-        hooked = probe.install(self.model_runner, self._rig_connector())
+        if (connector := self._rig_connector()) is not None:
+            self._rig_load_errors(connector)  # below the probe's own hook, which comes and goes
+        hooked = probe.install(self.model_runner, connector)
         self._rig_probe_of_engine = probe
         return probe, hooked
+
+    def _rig_load_errors(self, connector) -> LoadErrors:
+        if not hasattr(self, "_rig_load_errors_of_engine"):
+            self._rig_load_errors_of_engine = LoadErrors(connector)
+        return self._rig_load_errors_of_engine
 
     def _rig_connector(self):
         from vllm.distributed.kv_transfer import get_kv_transfer_group, has_kv_transfer_group

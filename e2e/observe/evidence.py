@@ -29,8 +29,9 @@ class EvidenceWindow:
 
     Calls ``rig_evidence(after_id)`` -> ``{"counters": {name: total}, "loads": [{"id", "request", ...}],
     "fired": {fault: total}, "errors": [line]}``
-    (errors, optional: all so far) of each rank, or None from a connector without counters. An engine without the
-    extension records nothing and is not asked again. An arm that raises records nothing.
+    (errors, optional: all so far) of each rank, or None without a connector. Of one without counters ``load_failures``
+    alone is counted. An engine without the extension records nothing and is not asked again. An arm that raises records
+    nothing.
     """
 
     def __init__(self, rpc: Rpc, record: Record, *, engine: str) -> None:

@@ -161,7 +161,8 @@ def warm_up_prompt(documents: Sequence[str], encode: Encode, *, step: int | None
 
 def warm_up(client: EngineClient, prompt: Prompt, *, limit_s: float = 300.0) -> None:
     """Sends a prompt twice, with logprobs and a salt of its own: the first request with logprobs costs a compile
-    (docs/vllm.md#warm-up), and the second warms the path of a local hit. Not journaled: nothing of it is evidence."""
+    (docs/vllm.md#warm-up), and the second warms the path of a local hit. ``limit_s``: of the first, the second may take
+    as long as any request. Not journaled: nothing of it is evidence."""
     salt = f"warm-up.{uuid.uuid4().hex}"
     for turn in ("cold", "local"):
         client.complete(
@@ -169,5 +170,5 @@ def warm_up(client: EngineClient, prompt: Prompt, *, limit_s: float = 300.0) -> 
             request_id=f"warm-up.{turn}.{uuid.uuid4().hex[:8]}",
             max_tokens=_WARM_TOKENS,
             cache_salt=salt,
-            limit_s=limit_s,
+            limit_s=limit_s if turn == "cold" else None,
         )
