@@ -29,7 +29,7 @@ from e2e.recording.journal import Journal, read
 from e2e.replay.paired import Sender, timed_cell
 from e2e.replay.prompts import Prompt, build_prompts
 from e2e.report import gain as report_gain
-from e2e.report.files import write_reports
+from e2e.report.files import judged, write_reports
 from e2e.report.progress import Progress
 from e2e.run import clean_up, plan_of, require_usable
 from e2e.settings.settings import RECORDING, Settings
@@ -118,8 +118,9 @@ def report(folder: Path, *, out: Path | None = None) -> int:
     found = judge_gain(events)
     if found is None:
         raise UsageError(f"{folder} holds no comparison; make one with maru-e2e gain.")
-    report_gain.write(found, events, out or folder)
-    write_reports(events, found.cells, directory=out or folder)
+    with judged(found.exit_code):
+        report_gain.write(found, events, out or folder)
+        write_reports(events, found.cells, directory=out or folder)
     return found.exit_code
 
 

@@ -22,7 +22,7 @@ from e2e.recording.journal import Journal, read
 from e2e.recording.resume import finished, next_attempt
 from e2e.report import console, scoreboard
 from e2e.report.facts import facts
-from e2e.report.files import write_reports
+from e2e.report.files import judged, write_reports
 from e2e.report.progress import Progress, said_if_slow
 from e2e.settings.settings import RECORDING, Settings
 from e2e.settings.world import (
@@ -154,12 +154,15 @@ def report(folder: Path, *, strict: bool, out: Path | None = None) -> int:
     events = read(folder / RECORDING)
     judgement = judge(events, strict=strict)
     out = out or folder
-    write_reports(events, judgement, directory=out)
-    on, of_run = console.console(sys.stdout), facts(events)
-    if any(cell.fault for cell in judgement.cells):
-        return scoreboard.show(judgement, on=on, directory=out, ended=of_run.ended)
-    console.show(of_run, judgement, on=on, directory=out)
-    return judgement.exit_code
+    planted = any(cell.fault for cell in judgement.cells)
+    code = scoreboard.scoreboard(judgement).exit_code if planted else judgement.exit_code
+    with judged(code):
+        write_reports(events, judgement, directory=out)
+        on, of_run = console.console(sys.stdout), facts(events)
+        if planted:
+            return scoreboard.show(judgement, on=on, directory=out, ended=of_run.ended)
+        console.show(of_run, judgement, on=on, directory=out)
+    return code
 
 
 def rejudge(folder: Path, *, out: Path | None = None) -> int:

@@ -62,9 +62,12 @@ def judged_on_the_way_out(record: Record, report: Callable[[], int]) -> Iterator
     except Stopped as stopped:
         with contextlib.suppress(Exception):
             record("note", text=f"The run did not end: {signal.Signals(stopped.number).name} stopped it.")
-        with contextlib.suppress(UsageError):  # what stopped it stays the reason, also where no report can be written
-            if report() == EXIT_CORRUPT:
-                stopped.exit_code = EXIT_CORRUPT
+        try:
+            code = report()
+        except UsageError as error:  # what stopped it stays the reason, also where no report can be written
+            code = error.exit_code
+        if code == EXIT_CORRUPT:
+            stopped.exit_code = code
         raise
     except BaseException:
         with contextlib.suppress(Exception):  # the first error is the one to tell

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.base.errors import UsageError
+from e2e.base.errors import EXIT_CORRUPT, UsageError
 from e2e.base.event import Event
 from e2e.base.judgement import Judgement
 from e2e.report import junit, markdown, report_json, run_report
@@ -26,6 +27,18 @@ def write_reports(events: Sequence[Event], judgement: Judgement, *, directory: P
     of_run = facts(events)
     for name, render in RENDERERS.items():
         put(directory / name, render(of_run, judgement))
+
+
+@contextmanager
+def judged(code: int) -> Iterator[None]:
+    """Around what writes the reports of what was judged with this exit code: where they can't be written, a 1 stays."""
+    try:
+        yield
+    except UsageError as error:
+        if code == EXIT_CORRUPT:
+            error.args = (f"it was judged with exit code {code}, but {error}",)
+            error.exit_code = code
+        raise
 
 
 def put(path: Path, text: str, *, cure: str = "choose another folder by --out") -> None:

@@ -11,7 +11,7 @@ import junitparser
 from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
 from e2e.report import junit, markdown
 from e2e.report.document import Block, Code, Document, Heading, Items, Lines, Paragraph, Table
-from e2e.report.files import put
+from e2e.report.files import judged, put
 from e2e.report.junit import xml
 from e2e.report.night_inputs import read_history, read_junit, read_night
 from e2e.report.nightly import INTERRUPTED, SELF_TEST, Change, Night, Step, as_json, compare, gate
@@ -32,13 +32,13 @@ def close_night(folder: Path, *, history: Path | None = None) -> tuple[int, str]
     changes = compare(night, earlier)
     code = gate(night, changes)
     text = markdown.render(summary(night, reports, changes, earlier, code))
-    _put(folder / "summary.md", text)
-    _put(
-        folder / "night.json", json.dumps({**as_json(night), "code": code, "good": code == EXIT_PASS}, indent=1) + "\n"
-    )
-    if told := issue(night, reports, changes):
-        _put(folder / "issue.md", markdown.render(told))
-    _put(folder / "junit.xml", _junit(folder, night, changes))
+    closed = {**as_json(night), "code": code, "good": code == EXIT_PASS}
+    with judged(code):
+        _put(folder / "summary.md", text)
+        _put(folder / "night.json", json.dumps(closed, indent=1) + "\n")
+        if told := issue(night, reports, changes):
+            _put(folder / "issue.md", markdown.render(told))
+        _put(folder / "junit.xml", _junit(folder, night, changes))
     return code, text
 
 

@@ -7,7 +7,7 @@ import pytest
 from junitparser import JUnitXml
 from synthetic_recording import CELL, Recording
 
-from e2e import gain, standing
+from e2e import cli, gain, standing
 from e2e.base.errors import RigError, Stopped
 from e2e.base.verdict import Verdict
 from e2e.judge.cells import judge, judge_cell
@@ -73,6 +73,32 @@ def test_a_stop_stays_a_stop_where_no_report_can_be_written(tmp_path):
     with pytest.raises(Stopped) as stopped:
         stopped_run(tmp_path, [], Stopped(signal.SIGTERM), made=lambda folder, strict: gain.report(folder))
     assert stopped.value.exit_code == 143
+
+
+def corrupt_run(folder):
+    """A run that ended, one cell of it corrupt, whose report.json can't be written."""
+    made = Recording()
+    made.change("request.done", wrong_logprob, arm="external")
+    with Journal(folder / "recording.jsonl") as journal:
+        for kind, data in made.events:
+            journal.record(kind, **data)
+    (folder / "report.json" / "x").mkdir(parents=True)
+
+
+def test_what_is_corrupt_stays_so_where_no_report_can_be_written(tmp_path, capfd):
+    corrupt_run(tmp_path)
+    assert cli.execute(["judge", str(tmp_path)]) == 1
+    (said,) = capfd.readouterr().err.splitlines()
+    assert said.startswith("maru-e2e: it was judged with exit code 1, but can't write ")
+    assert said.endswith("choose another folder by --out.")
+
+
+def test_what_is_corrupt_decides_a_stopped_run_where_no_report_can_be_written(tmp_path):
+    events = recording(corrupt=True)
+    (tmp_path / "report.json" / "x").mkdir(parents=True)
+    with pytest.raises(Stopped) as stopped:
+        stopped_run(tmp_path, events, Stopped(signal.SIGTERM))
+    assert stopped.value.exit_code == 1
 
 
 def test_a_stopped_comparison_reports_the_cells_that_it_proved(tmp_path):

@@ -39,9 +39,9 @@ def of_run(name: str) -> Row:
     return Row(f"judge: a folder is in the way of {name}", ("judge", "run"), 2, says, given=run(name))
 
 
-def of_night(name: str, **files: str) -> Row:
+def of_night(name: str, code: int = 2, **files: str) -> Row:
     says = ("can't write", f"{NIGHT}/{name}", "make room for it in the night's folder")
-    return Row(f"night: a folder is in the way of {name}", ("night", NIGHT), 2, says, given=blocked(name, **files))
+    return Row(f"night: a folder is in the way of {name}", ("night", NIGHT), code, says, given=blocked(name, **files))
 
 
 CORRUPT = {
@@ -63,5 +63,5 @@ ROWS = (
     of_night("summary.md"),
     of_night("night.json"),
     of_night("junit.xml"),
-    of_night("issue.md", **CORRUPT),
+    of_night("issue.md", 1, **CORRUPT),
 )  # fmt: skip
