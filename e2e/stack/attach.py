@@ -166,7 +166,7 @@ class AttachedEngine:
     def stall(self) -> str:
         return ""
 
-    def log_tail(self, lines: int = 40) -> str:
+    def log_tail(self) -> str:
         return ""
 
     def stop(self, limit_s: float = 0.0) -> None:

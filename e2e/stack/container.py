@@ -18,7 +18,7 @@ import docker
 from docker.errors import ImageNotFound
 from docker.types import DeviceRequest, Mount
 
-from e2e.base.errors import EngineRefused, EngineTimeout, SettingsError
+from e2e.base.errors import EngineRefused, SettingsError
 from e2e.base.event import Record
 from e2e.stack import probe
 from e2e.stack.containers import DOCKER_ERRORS, connect, labels, remove, remove_orphans
@@ -145,13 +145,7 @@ class ContainerEngine(LoggedEngine):
         if outcome is Outcome.READY:
             self._record("engine.ready", engine=self.name, start_s=(time.monotonic_ns() - self._began_ns) / 1e9)
             return
-        if outcome is Outcome.LATE:
-            last = self.log_tail().rstrip().rpartition("\n")[2] or "nothing"
-            text = f"engine {self.name} was not ready within {limit_s:.0f} s; its last word: {last}"
-            raise self._fail(EngineTimeout(text, cause=self.cause() or text, log_tail=self.log_tail()), stage="start")
-        cause = self._end_cause()
-        text = f"engine {self.name} ended before it was ready: {cause} (log: {self.log_path})"
-        raise self._fail(EngineRefused(text, cause=cause, log_tail=self.log_tail()), stage="start")
+        raise self._never_ready(outcome, limit_s)
 
     def alive(self) -> bool:
         return self._state().get("Status") in ("created", "running")

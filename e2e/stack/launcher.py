@@ -40,7 +40,7 @@ class Engine(Protocol):
     def stall(self) -> str:
         """Why an engine that is alive answers nothing, as far as its log's own counts tell; else an empty string."""
 
-    def log_tail(self, lines: int = 40) -> str: ...
+    def log_tail(self) -> str: ...
 
     def stop(self, limit_s: float = 20.0) -> None:
         """Ends the engine and all that it started, within about twice the limit. Never raises, may be called again."""

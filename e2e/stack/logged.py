@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from e2e.base import redact
-from e2e.base.errors import EngineCrashed, EngineError
+from e2e.base.errors import EngineCrashed, EngineError, EngineRefused, EngineTimeout
 from e2e.base.event import Record
+from e2e.stack.child import Log
 from e2e.stack.root_cause import errors_before, root_cause, stall
 from e2e.stack.spec import SERVED_MODEL, EngineSpec
-from e2e.waits import wait
+from e2e.waits import Outcome, wait
 
-#: Bytes of a log that are read for its cause and its tail.
-_LOG_BYTES = 4 << 20
 Own = TypeVar("Own", bound="LoggedEngine")
 Failure = TypeVar("Failure", bound=EngineError)
 
@@ -38,6 +37,7 @@ class LoggedEngine:
     def __init__(self, spec: EngineSpec, *, log_path: Path, record: Record) -> None:
         self.name, self.spec, self.model = spec.name, spec, SERVED_MODEL
         self.log_path = log_path.resolve()
+        self.log = Log(self.log_path)
         self._record = record
         self._failed = self._stopped = False
         self._began_ns = time.monotonic_ns()
@@ -82,8 +82,18 @@ class LoggedEngine:
             )
         return error
 
+    def _never_ready(self, outcome: Outcome, limit_s: float) -> EngineError:
+        """Of a start that ended so, instead of READY."""
+        tail = self.log.tail()
+        if outcome is Outcome.LATE:
+            text = f"engine {self.name} was not ready within {limit_s:.0f} s; its last word: {self.log.last_line()}"
+            return self._fail(EngineTimeout(text, cause=self.cause() or text, log_tail=tail), stage="start")
+        cause = self._end_cause()
+        text = f"engine {self.name} ended before it was ready: {cause} (log: {self.log_path})"
+        return self._fail(EngineRefused(text, cause=cause, log_tail=tail), stage="start")
+
     def cause(self) -> str:
-        log = self._log_text()
+        log = self.log.text()
         cause = root_cause(log)
         before = errors_before(log, cause)
         if before and cause:
@@ -91,18 +101,10 @@ class LoggedEngine:
         return cause or next(iter(before), "")
 
     def stall(self) -> str:
-        return stall(self._log_text())
+        return stall(self.log.text())
 
-    def log_tail(self, lines: int = 40) -> str:
-        return "\n".join(self._log_text().splitlines()[-lines:])
-
-    def _log_text(self) -> str:
-        try:
-            with self.log_path.open("rb") as log:
-                log.seek(max(0, self.log_path.stat().st_size - _LOG_BYTES))
-                return log.read().decode(errors="replace")
-        except OSError:
-            return ""
+    def log_tail(self) -> str:
+        return self.log.tail()
 
     def __enter__(self: Own) -> Own:
         return self

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,13 +15,13 @@ from pathlib import Path
 
 import psutil
 
-from e2e.base.errors import EngineRefused, EngineTimeout, SettingsError
+from e2e.base.errors import EngineRefused, SettingsError
 from e2e.base.event import Record
 from e2e.stack import probe
+from e2e.stack.child import Child, spawn
 from e2e.stack.ledger import Ledger
 from e2e.stack.logged import LoggedEngine
-from e2e.stack.owned import ENGINE_MARK, MARK, marked
-from e2e.stack.reaper import kill, remove_segments, shared_memory_of
+from e2e.stack.reaper import remove_segments, shared_memory_of
 from e2e.stack.spec import EngineSpec
 from e2e.stack.zygote import Forked, Zygote
 from e2e.waits import Outcome, wait
@@ -104,20 +103,14 @@ class ProcessEngine(LoggedEngine):
             self._announce(argv, launcher="process", attempt=self._launcher.attempt, started=how)
             self._announced = True
         try:
-            self.log_path.parent.mkdir(parents=True, exist_ok=True)
-            with self.log_path.open("ab") as log:
-                self._popen = (forks and self._fork(argv, env)) or subprocess.Popen(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    cwd=self._tmp,
-                    env=env,
-                )
-        except OSError as error:
+            handle = spawn(
+                f"engine {self.name}", argv, env=env, log_path=self.log_path, cwd=self._tmp,
+                fork=lambda: self._fork(argv, env) if forks else None,
+            )  # fmt: skip
+        except SettingsError:
             self._release_port()
-            raise SettingsError(f"engine {self.name} can't be run: {error.strerror}: {error.filename}.") from error
+            raise
+        self._child = Child(handle, self.name, self._launcher.ledger.run_id)
 
     def _fork(self, argv: Sequence[str], env: Mapping[str, str]) -> Forked | None:
         """None, with a note, when the zygote can't: no engine fails for want of a faster start."""
@@ -151,29 +144,17 @@ class ProcessEngine(LoggedEngine):
             outcome = wait(self._ready, dead=lambda: not self.alive(), limit_s=deadline - time.monotonic())
         if outcome is Outcome.READY:
             self._release_port()
-            self._launcher.ledger.own_shared_memory(shared_memory_of(self._processes()))
+            self._launcher.ledger.own_shared_memory(shared_memory_of(self._child.processes()))
             self._record("engine.ready", engine=self.name, start_s=(time.monotonic_ns() - self._began_ns) / 1e9)
             return
-        raise self._fail(self._start_error(outcome, limit_s), stage="start")
-
-    def _start_error(self, outcome: Outcome, limit_s: float) -> EngineRefused | EngineTimeout:
-        cause, tail = self.cause(), self.log_tail()
-        if outcome is Outcome.LATE:
-            last = tail.rstrip().rpartition("\n")[2] or "nothing"
-            text = f"engine {self.name} was not ready within {limit_s:.0f} s; its last word: {last}"
-            return EngineTimeout(text, cause=cause or text, log_tail=tail)
-        if self._port_taken():
-            cause = f"port {self.port} on {HOST} was taken by another process between choice and use, twice"
-        cause = cause or f"it ended with {self._exit()} and said nothing"
-        text = f"engine {self.name} ended before it was ready: {cause} (log: {self.log_path})"
-        return EngineRefused(text, cause=cause, log_tail=tail)
+        raise self._never_ready(outcome, limit_s)
 
     def _ready(self) -> bool:
         return probe.is_healthy(self.url) and self._listens()
 
     def _listens(self) -> bool:
         """Is it ours that answers there? Another server may have got the port."""
-        for process in self._processes():
+        for process in self._child.processes():
             with contextlib.suppress(psutil.Error):
                 for connection in process.net_connections(kind="tcp"):
                     if connection.status == psutil.CONN_LISTEN and connection.laddr.port == self.port:
@@ -181,51 +162,24 @@ class ProcessEngine(LoggedEngine):
         return False
 
     def _port_taken(self) -> bool:
-        return _PORT_TAKEN in self._log_text().lower()
+        return self._held is not None and _PORT_TAKEN in self.log.text().lower()
 
     def alive(self) -> bool:
-        return self._popen.poll() is None
+        return self._child.alive()
 
     def _end_cause(self) -> str:
-        return self.cause() or f"it ended with {self._exit()} and said nothing"
-
-    def _exit(self) -> str:
-        code = self._popen.poll()
-        if code is None or code >= 0:
-            return f"exit code {code}"
-        hint = " (out of memory?)" if -code == signal.SIGKILL else ""
-        return f"{signal.Signals(-code).name}{hint}"
-
-    def _processes(self) -> list[psutil.Process]:
-        """The server, its descendants, and whatever else carries our marks: one that left the tree too."""
-        found = {}
-        with contextlib.suppress(psutil.Error):
-            leader = psutil.Process(self._popen.pid)
-            if self._popen.poll() is None:
-                found = {process.pid: process for process in (leader, *leader.children(recursive=True))}
-        run_id = self._launcher.ledger.run_id
-        for process in marked(ENGINE_MARK, self.name):
-            with contextlib.suppress(psutil.Error):
-                if process.environ().get(MARK) == run_id:
-                    found[process.pid] = process
-        return list(found.values())
+        if self._port_taken():
+            return f"port {self.port} on {HOST} was taken by another process between choice and use, twice"
+        return self.cause() or f"it ended with {self._child.ended_with()} and said nothing"
 
     def stop(self, limit_s: float = 20.0) -> None:
         if self._stopped:
             return
         self._stopped = True
         began_ns = time.monotonic_ns()
-        processes, was_alive = self._processes(), self.alive()
-        segments = shared_memory_of(processes)
-        if was_alive:  # else its pid may be another's by now
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._popen.pid, signal.SIGINT)
-        _, left = psutil.wait_procs(processes, timeout=limit_s if was_alive else 0)
-        left += [process for process in self._processes() if process not in left]
-        kill(left)
-        self._popen.poll()
+        segments = shared_memory_of(self._child.processes())
+        graceful = self._child.end(signal.SIGINT, limit_s=limit_s)
         self._release_port()
         remove_segments(segments)
         shutil.rmtree(self._tmp, ignore_errors=True)
-        stop_s = (time.monotonic_ns() - began_ns) / 1e9
-        self._record("engine.stop", engine=self.name, graceful=was_alive and not left, stop_s=stop_s)
+        self._record("engine.stop", engine=self.name, graceful=graceful, stop_s=(time.monotonic_ns() - began_ns) / 1e9)

@@ -73,7 +73,7 @@ class Store:
     @contextmanager
     def watched(self, end_engine: Callable[[], None]) -> Iterator[None]:
         """While this lasts, ``end_engine`` is called once when a server dies that was not broken here."""
-        if not any(service.popen for service in self.services):
+        if not any(service.child for service in self.services):
             yield
             return
         ended = threading.Event()
@@ -82,7 +82,7 @@ class Store:
             while not ended.wait(_WATCH_S):
                 if dead := next((service for service in self.services if service.died()), None):
                     # named now: other servers may end of it
-                    self._crash = self._crash or dead.crash(f"{dead.spec.name} ended with {dead.exit_code()}")
+                    self._crash = self._crash or dead.crash(f"{dead.spec.name} ended with {dead.child.ended_with()}")
                     end_engine()
                     return
 
@@ -113,7 +113,7 @@ class Store:
 
     def _service(self, server: str) -> Service:
         """One that we started. KeyError for another."""
-        return {service.spec.name: service for service in self.services if service.popen}[server]
+        return {service.spec.name: service for service in self.services if service.child}[server]
 
     def close(self) -> None:
         """Ends the servers, the last first, and removes the pool. Never raises, may be called again."""

@@ -65,7 +65,7 @@ def test_a_server_that_died_fails_the_engine_that_runs(flow, tmp_path):
         about = {"role": "connector", "attempt": 1, "argv": [], "launcher": "process", "log": None}
         flow.record("engine.start", engine=NAME, engine_key="HND", **about)
         store.serve([server("print('up', flush=True); import time; time.sleep(0.1)", ready="up")])
-        store.services[0].popen.wait(30)
+        store.services[0].child.handle.wait(30)
         assert not flow._serves(SimpleNamespace(name=NAME, store=store))
     failed = read(tmp_path / "recording.jsonl")[-1]
     assert (failed.kind, failed["engine"], failed["stage"]) == ("engine.failed", NAME, "run")

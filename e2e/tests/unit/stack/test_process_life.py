@@ -33,7 +33,7 @@ def test_start_ready_stop(start, recorded, run_id):
     engine.wait_ready(20)
     engine.check()
     assert requests.get(f"{engine.url}/health", timeout=5).status_code == 200
-    assert [process.pid for process in processes_of(run_id)] == [engine._popen.pid]
+    assert [process.pid for process in processes_of(run_id)] == [engine._child.handle.pid]
     engine.stop()
     engine.stop()
     assert not engine.alive()
@@ -49,7 +49,7 @@ def test_the_start_is_on_record_before_the_process_runs(start, recorded, monkeyp
         assert recorded.kinds() == ["engine.start"]
         raise FileNotFoundError(2, "No such file or directory", "python9")
 
-    monkeypatch.setattr("e2e.stack.process.subprocess.Popen", refused)
+    monkeypatch.setattr("e2e.stack.child.subprocess.Popen", refused)
     with pytest.raises(SettingsError, match=r"can't be run: No such file or directory: python9"):
         start("ready")
 
@@ -108,7 +108,7 @@ def test_a_child_that_left_the_group_is_found(start, run_id):
 def test_a_child_that_outlived_its_parent_is_found(start, run_id):
     engine = start("ready", STAND_IN_CHILD="1")
     engine.wait_ready(20)
-    os.kill(engine._popen.pid, signal.SIGKILL)
+    os.kill(engine._child.handle.pid, signal.SIGKILL)
     assert wait(lambda: not engine.alive(), limit_s=5) is Outcome.READY
     assert len(processes_of(run_id)) == 1
     engine.stop(1)
@@ -122,7 +122,7 @@ def test_two_engines_are_stopped_apart(start, run_id):
     assert one.url != two.url
     one.stop()
     assert two.alive()
-    assert [process.pid for process in processes_of(run_id)] == [two._popen.pid]
+    assert [process.pid for process in processes_of(run_id)] == [two._child.handle.pid]
 
 
 class Stolen:

@@ -72,10 +72,11 @@ def test_each_fork_carries_its_own_mark_and_title(launch, zygote, run_id):
     engines = [launch(zygote, name=name) for name in ("HND.connector.1.1", "HND.baseline." + "x" * 230)]
     for engine in engines:
         (process,) = marked(ENGINE_MARK, engine.name)
-        assert process.pid == engine._popen.pid
+        assert process.pid == engine._child.handle.pid
         engine.wait_ready(20)
         assert "-m vllm.entrypoints.openai.api_server --host" in " ".join(process.cmdline())
-    assert {each.pid for each in marked(MARK, run_id)} == {zygote._popen.pid, *(each._popen.pid for each in engines)}
+    forks = {each._child.handle.pid for each in engines}
+    assert {each.pid for each in marked(MARK, run_id)} == {zygote._popen.pid, *forks}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_a_killed_zygote_takes_its_engines_along_and_is_replaced(launch, zygote,
     os.kill(first, signal.SIGKILL)
     assert wait(lambda: not engine.alive(), limit_s=5) is Outcome.READY
     assert wait(lambda: not list(marked(MARK, run_id)), limit_s=5) is Outcome.READY
-    assert engine._exit() == "SIGKILL (out of memory?)"
+    assert engine._child.ended_with() == "SIGKILL (out of memory?)"
     again = launch(zygote)
     again.wait_ready(20)
     assert zygote._popen.pid != first
