@@ -75,7 +75,8 @@ def _chosen_for_all(config: ConnectorConfig, cell: Cell) -> ConnectorConfig:
         "maru_overlap_load_with_compute": cell.settings["overlap"] == "on",
         "embedded_placement": cell.settings["placement"],
     }
-    return replace(config, extra={**config.extra, **chosen})
+    alone = config.alone()
+    return replace(alone, extra={**alone.extra, **chosen})
 
 
 def _tokens(word: str) -> int:

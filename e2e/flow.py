@@ -205,8 +205,10 @@ class Flow:
         """The engine on this store. A server that can't be started is recorded as its failure: it can't be either."""
         if spec.connector is None:
             return spec
+        in_container = self.settings.launcher == "docker"  # from where no server of ours is reached
+        connector = spec.connector.alone() if in_container else spec.connector
         try:
-            return replace(spec, connector=store.give(spec.connector))
+            return replace(spec, connector=store.give(connector))
         except EngineError as error:
             server = store.services[-1]
             self.record(

@@ -26,8 +26,9 @@ class ServiceSpec:
     ``argv``: one item a word, or nothing for a server that somebody else runs at ``address`` (host:port). ``ready``,
     ``useless``: patterns of log lines that say it listens, and that it never will be of use. ``probe``: asks it at an
     address whether it really works, and raises EngineError until it does. ``need``: bytes that it must be able to hand
-    out. ``within``: ``argv`` -> what starts it in surroundings of its own; equal where the surroundings are. ``cure``:
-    what to do when it fails.
+    out. ``within``: ``argv`` -> what starts it in surroundings of its own; equal where the surroundings are.
+    ``optional``: where there is none, its place is empty, and the connector starts its own. ``env``: PYTHONPATH is put
+    in front of what is there. ``cure``: what to do when it fails.
     """
 
     name: str
@@ -38,6 +39,7 @@ class ServiceSpec:
     probe: Callable[[ServiceSpec, str], None] | None = None
     need: int = 0
     within: Callable[[list[str]], list[str]] | None = None
+    optional: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     limit_s: float = 30.0
     cure: str = ""
@@ -80,6 +82,12 @@ class ConnectorConfig:
             witness=self.witness
             and replace(self.witness, about={k: filled(v, addresses) for k, v in self.witness.about.items()}),
         )
+
+    def alone(self) -> ConnectorConfig:
+        """For an engine that nobody runs the optional servers for: in a container, or started by hand."""
+        optional = {service.name: "" for service in self.services if service.optional}
+        rest = tuple(service for service in self.services if not service.optional)
+        return replace(self.placed(optional), services=rest)
 
     def as_kv_transfer_config(self) -> dict[str, object]:
         config: dict[str, object] = {

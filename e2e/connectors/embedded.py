@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from e2e.base.cell import Cell
-from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule
+from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule, ServiceSpec
 from e2e.connectors.steps import aligned_step, chunk_tokens
+
+#: The server that knows what lies where in the pool.
+INDEX = "index-server"
+_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,23 @@ class Embedded(Adapter):
                 "maru_overlap_load_with_compute": False,
                 "maru_overlap_release_after_layers": 1,
                 "embedded_pool_dir": pool_dir,
+                "embedded_index": f"{{{INDEX}.address}}",
                 "embedded_placement": "index",
             },
+            services=(self._index(),),
         )
+
+    def _index(self) -> ServiceSpec:
+        return ServiceSpec(
+            name=INDEX,
+            argv=(
+                sys.executable, "-m", "e2e.inside.index.server", "--size", str(self.pool_bytes),
+                "--port", f"{{{INDEX}.port}}",
+            ),
+            ready=r"ready: the index of .* listens",
+            env={"PYTHONPATH": _ROOT},
+            optional=True,
+        )  # fmt: skip
 
     def request_params(self, cell: Cell) -> dict[str, object]:
         """The cell's id keeps cells of one engine from feeding each other: it is part of the key."""

@@ -18,7 +18,6 @@ INERT = ("maru_server_url", "maru_instance_id", "maru_eager_map", "maru_chunk_si
 #: Maru's keys for what the double does not emulate; the value that is harmless is taken.
 REFUSED_UNLESS: dict[str, object] = {
     "maru_storage_backend": "cxl",
-    "maru_async_store": False,
     "maru_load_admission_window": 0,
 }
 RENAMED = {
@@ -27,10 +26,12 @@ RENAMED = {
     "maru_enable_write_behind": "maru_async_store",
 }
 USED = (
-    "maru_pool_size", "maru_kv_chunk_tokens", "maru_use_layerwise", "maru_async_load",
+    "maru_pool_size", "maru_kv_chunk_tokens", "maru_use_layerwise", "maru_async_load", "maru_async_store",
     "maru_overlap_load_with_compute", "maru_overlap_release_after_layers",
-    "embedded_pool_dir", "embedded_pool_path", "embedded_placement", "embedded_pace_s", "embedded_fault",
+    "embedded_pool_dir", "embedded_pool_path", "embedded_index", "embedded_index_limit_s", "embedded_evict",
+    "embedded_placement", "embedded_pace_s", "embedded_fault",
 )  # fmt: skip
+_ADDRESS = re.compile(r"[^\s:{}]+:[0-9]{1,5}")
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*$", re.IGNORECASE)
 
 
@@ -84,7 +85,9 @@ class RequestSettings:
 @dataclass(frozen=True)
 class EmbeddedConfig:
     """``pool_size`` in bytes; ``pace_s`` is the longest time in seconds for which the loader of an overlapped load
-    waits for the forward to reach the layers that are still missing (0: never waits)."""
+    waits for the forward to reach the layers that are still missing (0: never waits). ``index``: host:port of the
+    pool's index, empty for one of this engine's own; it has ``index_limit_s`` seconds for an answer. ``evict``: may a
+    full pool drop what was not used for the longest time? ``async_store``: are chunks stored beside the compute?"""
 
     pool_dir: str
     pool_path: str
@@ -93,6 +96,10 @@ class EmbeddedConfig:
     pace_s: float
     defaults: RequestSettings
     inert: tuple[str, ...]
+    index: str = ""
+    index_limit_s: float = 2.0
+    evict: bool = False
+    async_store: bool = False
 
 
 def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
@@ -130,6 +137,10 @@ def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
         pace_s=float(values.get("embedded_pace_s", 1.0)),
         defaults=defaults,
         inert=tuple(key for key in values if key in INERT),
+        index=_address(values.get("embedded_index", "")),
+        index_limit_s=_seconds(values, "embedded_index_limit_s", 2.0),
+        evict=_flag(values, "embedded_evict"),
+        async_store=_flag(values, "maru_async_store"),
     )
 
 
@@ -141,6 +152,19 @@ def size_bytes(value: object) -> int:
     if not match or isinstance(value, bool):
         raise ValueError(f"{value!r} is no size; use bytes or a number with K, M, G or T, such as 2G.")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+
+
+def _address(value: object) -> str:
+    if not isinstance(value, str) or (value and not _ADDRESS.fullmatch(value)):
+        raise ValueError(f"embedded_index is {value!r}; give the index's address as host:port, or leave it out.")
+    return value
+
+
+def _seconds(values: Mapping[str, object], key: str, default: float) -> float:
+    value = values.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 60:
+        raise ValueError(f"{key} is {value!r}; use seconds up to 60, such as 2.")
+    return float(value)
 
 
 def _flag(values: Mapping[str, object], key: str) -> bool:

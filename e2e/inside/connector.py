@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,8 +21,10 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 
 from e2e.inside import runtime
-from e2e.inside.config import parse
-from e2e.inside.pool import Pool
+from e2e.inside.config import EmbeddedConfig, parse
+from e2e.inside.evidence import Evidence
+from e2e.inside.index.client import Client, IndexGone, own_index
+from e2e.inside.pool import Pool, PoolError
 from e2e.inside.scheduler_side import Load, SchedulerSide, Store
 from e2e.inside.worker_side import WorkerSide
 
@@ -40,7 +43,7 @@ class EmbeddedConnector(KVConnectorBase_V1):
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
         self._block_size = vllm_config.cache_config.block_size
         self._config = parse(vllm_config.kv_transfer_config.kv_connector_extra_config, block_size=self._block_size)
-        self._pool = Pool(self._config.pool_dir, self._config.pool_path, self._config.pool_size)
+        self._pool = _pool(self._config, engine=vllm_config.kv_transfer_config.engine_id or "engine")
         self._scheduler: SchedulerSide | None = None
         self._worker: WorkerSide | None = None
         if self._config.inert:
@@ -96,10 +99,10 @@ class EmbeddedConnector(KVConnectorBase_V1):
     # evidence, read by the rig through the worker extension
 
     def rig_evidence(self, after: int) -> dict[str, object]:
-        totals = self._pool.counters()
+        totals = self._pool.evidence.counters()
         fired = {name[len("fired:") :]: n for name, n in totals.items() if re.fullmatch(r"fired:[^/]+", name)}
         counters = {name: value for name, value in totals.items() if not name.startswith("fired:")}
-        return {"counters": counters, "loads": self._pool.loads(after), "fired": fired}
+        return {"counters": counters, "loads": self._pool.evidence.loads(after), "fired": fired}
 
     # scheduler
 
@@ -123,8 +126,20 @@ class EmbeddedConnector(KVConnectorBase_V1):
         return self._scheduler.finished(request.request_id), None
 
     def reset_cache(self) -> bool:
-        self._pool.clear()
-        return True
+        return self._pool.clear()
+
+
+def _pool(config: EmbeddedConfig, *, engine: str) -> Pool:
+    """``engine``: the same in every process of this engine, and in no other one."""
+    folder = Path(config.pool_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        address = config.index or own_index(folder, config.pool_size)
+    except IndexGone as error:
+        raise PoolError(f"No pool without its index: {error}; see {folder / 'index.log'}.") from None
+    index = Client(address, name=engine, limit_s=config.index_limit_s)
+    evidence = Evidence(config.pool_dir, engine)
+    return Pool(config.pool_path, config.pool_size, index=index, evidence=evidence, evict=config.evict)
 
 
 def _space(vllm_config) -> dict[str, object]:

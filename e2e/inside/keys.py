@@ -35,8 +35,3 @@ def object_names(key: str, storage_format: str, layers: int) -> Iterator[str]:
         yield key
     else:
         yield from (f"{key}_L{layer}" for layer in range(layers))
-
-
-def marker_name(key: str, storage_format: str) -> str:
-    """The name whose presence says that the chunk was stored whole."""
-    return key if storage_format == "chunkwise" else f"{key}_DONE"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -18,6 +18,7 @@ import torch
 
 from e2e.inside import faults, keys
 from e2e.inside.geometry import PagedLayer
+from e2e.inside.index.protocol import Extent
 from e2e.inside.pool import Pool
 from e2e.inside.scheduler_side import Load
 
@@ -128,7 +129,8 @@ class Loader:
             (job.layers, 2, load.end - load.first, one.heads, one.head_size),
             dtype=one.dtype, pin_memory=self._stream is not None,
         )  # fmt: skip
-        for index, key in enumerate(load.keys):
+        groups = [f"{key}@{self._rank}" for key in load.keys]
+        for index, (group, extents) in enumerate(zip(groups, self._pool.locate(groups), strict=True)):
             start = index * self._chunk
             lo, hi = max(load.first, start) - start, min(load.end, start + self._chunk) - start
             if hi <= lo:
@@ -138,22 +140,24 @@ class Loader:
                 staged[:, :, at : at + hi - lo] = 0
                 job.slots[at : at + hi - lo] = -1
                 continue
-            found = self._read_chunk(f"{key}@{self._rank}", load.settings.storage_format, job.layers)
+            found = self._read_chunk(group, extents, load.settings.storage_format, job.layers)
             if found is None:
+                self._pool.forget([group])
                 return None
             staged[:, :, at : at + hi - lo] = found[:, :, lo:hi]
         return job.fault.staged(staged, range(job.layers), job.scene)
 
-    def _read_chunk(self, key: str, storage_format: str, layers: int) -> torch.Tensor | None:
+    def _read_chunk(
+        self, group: str, extents: Mapping[str, Extent], storage_format: str, layers: int
+    ) -> torch.Tensor | None:
         """One chunk as a view [L, 2, chunk, H, D] of a fresh copy."""
         one = self._layers[0]
         per_layer = (2, self._chunk, one.heads, one.head_size)
-        names = list(keys.object_names(key, storage_format, layers))
+        names = list(keys.object_names(group, storage_format, layers))
         share = torch.empty((layers, *per_layer), dtype=one.dtype)
         flat = share.view(torch.uint8).view(len(names), -1)
         for name, out in zip(names, flat, strict=True):
-            if not self._pool.read(name, out):
-                self._pool.forget([*names, keys.marker_name(key, storage_format)])
+            if not self._pool.read(extents.get(name), out):
                 return None
         if storage_format == "chunkwise":  # the object's own order is [2, L, chunk, H, D], as in Maru
             return share.view(2, layers, *per_layer[1:]).transpose(0, 1)

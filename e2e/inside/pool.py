@@ -1,164 +1,114 @@
-"""The pool: a mapped region that holds objects, and an index that scheduler and worker processes share.
+"""The pool: a mapped region that holds objects, and an index, elsewhere, that knows where each one is.
 
-The region is a file in shared memory, a file on disk or a DAX device; bytes are reserved front to back and given back
-all at once by ``clear``. The index is an SQLite file beside it: crash-safe, shared by processes, readable by anyone.
-An object exists when its row does, and its row is written after its bytes; ``read`` proves the bytes by a checksum.
+The region is a file in shared memory, a file on disk or a DAX device. What is written is hashed before it is copied
+there, and what is read is hashed after it was copied out: whatever happens to region, index or other engines in
+between, the answer is the very bytes or a miss. An index that is gone is a miss too, and counted.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import mmap
 import os
-import sqlite3
 import stat
-import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 import xxhash
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS objects (name TEXT PRIMARY KEY, start INTEGER, size INTEGER, checksum TEXT);
-CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value INTEGER);
-CREATE TABLE IF NOT EXISTS counters (
-    name TEXT, storage_format TEXT, placement TEXT, value INTEGER, PRIMARY KEY (name, storage_format, placement));
-CREATE TABLE IF NOT EXISTS loads (id INTEGER PRIMARY KEY AUTOINCREMENT, row TEXT);
-INSERT OR IGNORE INTO state VALUES ('used', 0), ('generation', 0);
-"""
+from e2e.inside.evidence import Evidence
+from e2e.inside.index import protocol as p
+from e2e.inside.index.client import IndexGone, IndexRefused
+
+log = logging.getLogger("vllm.maru_e2e.pool")
+#: ``index(request)`` -> its answer; raises IndexGone or IndexRefused
+Index = Callable[[p.AnyRequest], object]
 
 
 class PoolError(Exception):
     """The pool can't be opened: one sentence with cause and cure."""
 
 
-@dataclass(frozen=True)
-class Reservation:
-    """``start`` and ``size`` in bytes; ``generation`` tells whether the pool was cleared since."""
-
-    start: int
-    size: int
-    generation: int
-
-
 class Pool:
-    """One process's handle. Safe to use from several threads."""
+    """One process's handle. Safe to use from several threads.
 
-    def __init__(self, folder: str, path: str, size: int) -> None:
-        """Opens or makes the region of ``size`` bytes at ``path`` and the index in ``folder``.
+    ``groups`` are names of what is stored, found and forgotten together: one rank's share of a chunk.
+    """
 
-        Raises PoolError when there is no room, or the region can't be mapped.
+    def __init__(self, path: str, size: int, *, index: Index, evidence: Evidence, evict: bool = False) -> None:
+        """Opens or makes the region of ``size`` bytes at ``path``. ``evict``: may a full pool drop what was not used
+        for the longest time?
+
+        Raises PoolError when there is no room, the region can't be mapped, or the index is none of this pool.
         """
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        self.size = size
+        self.size, self.evidence = size, evidence
+        self._index, self._evict = index, evict
+        self._require_index()
         self._region = _map(path, size)
         self._bytes = torch.frombuffer(self._region, dtype=torch.uint8)
-        self._lock = threading.Lock()
+
+    def _require_index(self) -> None:
         try:
-            self._index = sqlite3.connect(
-                f"{folder}/index.sqlite", timeout=10, isolation_level=None, check_same_thread=False
-            )
-            self._index.execute("PRAGMA journal_mode=WAL")
-            self._index.execute("PRAGMA synchronous=OFF")  # the pool need not outlive a power cut
-            self._index.executescript(_SCHEMA)
-        except sqlite3.Error as error:
-            raise PoolError(f"The pool's index in {folder} can't be opened ({error}); name another folder.") from None
-
-    def reserve(self, size: int) -> Reservation | None:
-        """Room for ``size`` bytes, or None when the pool is full."""
-        start, generation = self._reserve(-(-size // 64) * 64)
-        return None if start is None else Reservation(start, size, generation)
-
-    def _reserve(self, size: int) -> tuple[int | None, int]:
-        with self._lock:
-            row = self._index.execute(
-                "UPDATE state SET value = value + ? WHERE name = 'used' AND value + ? <= ? RETURNING value - ?",
-                (size, size, self.size, size),
-            ).fetchone()
-            generation = self._state("generation")
-        return (row[0] if row else None), generation
-
-    def view(self, room: Reservation) -> torch.Tensor:
-        """uint8 tensor over the reserved bytes: a view of the mapped region, no copy."""
-        return self._bytes[room.start : room.start + room.size]
-
-    def commit(self, rooms: Iterable[tuple[str, Reservation]]) -> None:
-        """Registers objects whose bytes are written. Rooms from before a ``clear`` are dropped."""
-        rows = [
-            (name, room.start, room.size, _checksum(self.view(room)), room.generation) for name, room in rooms
-        ]  # hashed outside the lock
-        with self._lock, self._index:
-            self._index.execute("BEGIN IMMEDIATE")
-            generation = self._state("generation")
-            self._index.executemany(
-                "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)",
-                [row[:4] for row in rows if row[4] == generation],
+            indexed = self._index(p.Status()).size
+        except (IndexGone, IndexRefused) as error:
+            raise PoolError(f"No pool without its index: {error}; start it, or leave out embedded_index.") from None
+        if indexed != self.size:
+            raise PoolError(
+                f"The index is of a pool of {indexed} bytes, and maru_pool_size is {self.size}; give both the same."
             )
 
-    def has(self, names: Sequence[str]) -> int:
-        """How many of ``names``, counted from the first, are there without a gap."""
-        with self._lock:
-            for count, name in enumerate(names):
-                if self._index.execute("SELECT 1 FROM objects WHERE name = ?", (name,)).fetchone() is None:
-                    return count
-        return len(names)
+    def find(self, groups: Sequence[str], *, pin: str | None = None) -> list[str | None]:
+        """The tag of each of ``groups``, None of one that is not there. With ``pin``, a name, they stay until
+        ``unpin``, or for two minutes."""
+        return self._ask(p.Find(list(groups), pin)) or [None] * len(groups)
 
-    def read(self, name: str, out: torch.Tensor) -> bool:
-        """Copies an object into ``out`` (uint8, contiguous, of its size). False if it is gone, of another size, or its
-        bytes don't match the checksum; the checksum is taken of the copy, so a torn read is seen too."""
-        with self._lock:
-            row = self._index.execute("SELECT start, size, checksum FROM objects WHERE name = ?", (name,)).fetchone()
-        if row is None or row[1] != out.numel():
+    def unpin(self, pin: str) -> None:
+        self._ask(p.Unpin(pin))
+
+    def put(self, group: str, tag: str, objects: Sequence[tuple[str, torch.Tensor]]) -> str:
+        """Stores named tensors (contiguous, on the host) as one group, instead of what it was. Empty, or why it is not
+        there afterwards: ``no_room``, or ``lost`` with the index. ``tag``: see ``protocol.Publish``."""
+        parts = [(name, tensor.view(torch.uint8).flatten()) for name, tensor in objects]
+        checksums = [_checksum(part) for _, part in parts]
+        rooms = self._ask(p.Reserve([part.numel() for _, part in parts], self._evict), failed=())
+        if not rooms:
+            return "no_room" if rooms is None else "lost"
+        for room, (_, part) in zip(rooms, parts, strict=True):
+            self._bytes[room.start : room.start + room.size].copy_(part)
+        written = [
+            p.Written(room.ticket, name, checksum)
+            for room, (name, _), checksum in zip(rooms, parts, checksums, strict=True)
+        ]
+        return "" if self._ask(p.Publish(group, tag, written)) else "lost"
+
+    def locate(self, groups: Sequence[str]) -> list[dict[str, p.Extent]]:
+        """Name -> place of each group's objects; empty for a group that is not there."""
+        found = self._ask(p.Locate(list(groups))) or [[] for _ in groups]
+        return [{extent.name: extent for extent in extents} for extents in found]
+
+    def read(self, extent: p.Extent | None, out: torch.Tensor) -> bool:
+        """Copies an object into ``out`` (uint8, contiguous, of its size). False if there is none, it has another size,
+        or its bytes don't match the checksum."""
+        if extent is None or extent.size != out.numel() or extent.start + extent.size > self.size:
             return False
-        out.copy_(self._bytes[row[0] : row[0] + row[1]])
-        return _checksum(out) == row[2]
+        out.copy_(self._bytes[extent.start : extent.start + extent.size])
+        return _checksum(out) == extent.checksum
 
-    def forget(self, names: Iterable[str]) -> None:
-        with self._lock:
-            self._index.executemany("DELETE FROM objects WHERE name = ?", [(name,) for name in names])
+    def forget(self, groups: Sequence[str]) -> None:
+        self._ask(p.Forget(list(groups)))
 
-    def clear(self) -> None:
-        """Forgets every object and gives all room back. Loads under way notice by the checksum."""
-        with self._lock, self._index:
-            self._index.execute("BEGIN IMMEDIATE")
-            self._index.execute("DELETE FROM objects")
-            self._index.execute("UPDATE state SET value = 0 WHERE name = 'used'")
-            self._index.execute("UPDATE state SET value = value + 1 WHERE name = 'generation'")
+    def clear(self) -> bool:
+        """Forgets every object. Loads under way notice by the checksum. False if nobody heard."""
+        return self._ask(p.Clear(), failed=False) is None
 
-    def count(self, values: Mapping[str, int], *, storage_format: str, placement: str) -> None:
-        """Adds to the counters; zero values are skipped."""
-        rows = [(name, storage_format, placement, value) for name, value in values.items() if value]
-        with self._lock, self._index:
-            self._index.execute("BEGIN IMMEDIATE")
-            self._index.executemany(
-                "INSERT INTO counters VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = value + excluded.value",
-                rows,
-            )
-
-    def counters(self) -> dict[str, int]:
-        """``name`` -> total, and ``name/storage_format/placement`` -> value."""
-        with self._lock:
-            rows = self._index.execute("SELECT name, storage_format, placement, value FROM counters").fetchall()
-        totals: dict[str, int] = {}
-        for name, storage_format, placement, value in rows:
-            totals[name] = totals.get(name, 0) + value
-            totals[f"{name}/{storage_format}/{placement}"] = value
-        return totals
-
-    def journal_load(self, row: Mapping[str, object]) -> None:
-        with self._lock:
-            self._index.execute("INSERT INTO loads (row) VALUES (?)", (json.dumps(dict(row)),))
-
-    def loads(self, after: int = 0) -> list[dict[str, object]]:
-        """Journaled loads with ``id`` above ``after``, oldest first."""
-        with self._lock:
-            rows = self._index.execute("SELECT id, row FROM loads WHERE id > ? ORDER BY id", (after,)).fetchall()
-        return [{"id": row_id, **json.loads(row)} for row_id, row in rows]
-
-    def _state(self, name: str) -> int:
-        return self._index.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()[0]
+    def _ask(self, request: p.AnyRequest, failed: object = None) -> object:
+        try:
+            return self._index(request)
+        except (IndexGone, IndexRefused) as error:
+            self.evidence.count({"index_errors": 1})
+            log.warning("%s: %s", type(request).__name__, error)
+            return failed
 
 
 def _checksum(data: torch.Tensor) -> str:
@@ -167,6 +117,7 @@ def _checksum(data: torch.Tensor) -> str:
 
 def _map(path: str, size: int) -> mmap.mmap:
     try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise PoolError(f"The pool {path} can't be opened ({error.strerror}); name another place.") from None

@@ -7,6 +7,8 @@ aborted while it waits for a load is freed by vLLM when the worker reports the e
 
 from __future__ import annotations
 
+import itertools
+import uuid
 from dataclasses import dataclass, field
 
 from e2e.inside import keys
@@ -31,13 +33,15 @@ class Load:
 
 @dataclass
 class Store:
-    """One chunk that this step completes: its key and the blocks that hold its tokens, in order."""
+    """One chunk that this step completes: its key and the blocks that hold its tokens, in order. ``tag``: of this
+    chunk in this step, the same for all ranks."""
 
     request: str
     settings: RequestSettings
     key: str
     chunk: int
     blocks: list[int]
+    tag: str = ""
 
 
 @dataclass
@@ -48,6 +52,7 @@ class Tracked:
     stored: int = 0
     matched: tuple[int, int] = (0, 0)
     overlapped: bool = False
+    pinned: bool = False
 
 
 class SchedulerSide:
@@ -60,6 +65,8 @@ class SchedulerSide:
         self._requests: dict[str, Tracked] = {}
         self._loads: list[Load] = []
         self._lingering: set[str] = set()
+        self._loading: list[str] = []
+        self._tags = (f"{uuid.uuid4().hex[:8]}-{number}" for number in itertools.count())
 
     def matched(self, request, local: int) -> tuple[int, bool]:
         """(external tokens beyond ``local``, async?) for a waiting request. The last token is never served."""
@@ -67,10 +74,12 @@ class SchedulerSide:
         if tracked is None:
             return 0, False
         usable = tracked.keys[: (request.num_prompt_tokens - 1) // self._config.chunk_tokens]
-        found = min(self._pool.has(self._markers(usable, tracked.settings, rank)) for rank in range(self._ranks))
+        there = self._there(usable, pin=request.request_id)
+        found = there.index(False) if False in there else len(there)
+        tracked.pinned = any(there)
         external = max(found * self._config.chunk_tokens - local, 0)
         tracked.matched = (local, external)
-        self._pool.count(
+        self._pool.evidence.count(
             {"lookups": 1, "hit_chunks": found, "miss_chunks": len(usable) - found},
             storage_format=tracked.settings.storage_format, placement=tracked.settings.placement,
         )  # fmt: skip
@@ -86,7 +95,7 @@ class SchedulerSide:
             Load(request.request_id, tracked.settings, tracked.keys[:chunks], local, local + external, list(block_ids))
         )
         tracked.overlapped = tracked.settings.overlap
-        self._pool.count(
+        self._pool.evidence.count(
             {"hit_tokens": external},
             storage_format=tracked.settings.storage_format,
             placement=tracked.settings.placement,
@@ -94,6 +103,9 @@ class SchedulerSide:
 
     def step(self, output) -> tuple[list[Load], list[Store]]:
         """What the worker has to do in this step: loads that were allocated, chunks that it completes."""
+        for request in self._loading:  # in the step before this one
+            self._unpin(request)
+        self._loading = [load.request for load in self._loads if load.settings.load == "sync"]
         loads, self._loads = self._loads, []
         stores: list[Store] = []
         for new in output.scheduled_new_reqs:
@@ -115,6 +127,8 @@ class SchedulerSide:
     def received(self, finished: set[str] | None) -> set[str]:
         """Which of the requests reported as loaded must not be freed yet: they were aborted in between, and their
         loader may still write. The worker reports them again, as sent, when it is done."""
+        for request in finished or ():
+            self._unpin(request)
         return {request for request in finished or () if request in self._lingering}
 
     def sent(self, finished: set[str] | None) -> None:
@@ -122,11 +136,19 @@ class SchedulerSide:
 
     def finished(self, request_id: str) -> bool:
         """True: keep this request's blocks until the worker says that its overlapped load has ended."""
+        self._unpin(request_id)
         tracked = self._requests.pop(request_id, None)
         keep = tracked is not None and tracked.overlapped
         if keep:
             self._lingering.add(request_id)
         return keep
+
+    def _unpin(self, request_id: str) -> None:
+        """What a request was to load has been read, or never will be: it may be evicted."""
+        tracked = self._requests.get(request_id)
+        if tracked and tracked.pinned:
+            tracked.pinned = False
+            self._pool.unpin(request_id)
 
     def _track(self, request) -> Tracked | None:
         tracked = self._requests.get(request.request_id)
@@ -135,7 +157,7 @@ class SchedulerSide:
                 settings = self._config.defaults.override(request.kv_transfer_params)
             except (TypeError, ValueError):
                 # Raising here would kill the engine for one bad request; it is served without the cache, and counted.
-                self._pool.count({"refused_requests": 1}, storage_format="", placement="")
+                self._pool.evidence.count({"refused_requests": 1})
                 return None
             space = keys.namespace({**self._space, "salt": request.cache_salt, "settings": settings.in_key})
             chunk_keys = keys.chunk_keys(request.prompt_token_ids or [], self._config.chunk_tokens, space)
@@ -147,15 +169,27 @@ class SchedulerSide:
         boundaries of the steps, a chunk is stored from the cache once all of it is there."""
         chunk, blocks_per_chunk = self._config.chunk_tokens, self._config.chunk_tokens // self._block_size
         whole = min((computed + output.num_scheduled_tokens[request_id]) // chunk, len(tracked.keys))
-        stores = []
-        # A failed load that is recomputed steps back: its chunks have to be stored again.
-        for index in range(min(tracked.stored, computed // chunk), whole):
-            key = tracked.keys[index]
-            if self._pool.has(self._markers([key], tracked.settings, 0)) == 0:
-                blocks = tracked.blocks[index * blocks_per_chunk : (index + 1) * blocks_per_chunk]
-                stores.append(Store(request_id, tracked.settings, key, index, blocks))
+        if computed // chunk < tracked.stored:
+            # A failed load that is recomputed steps back: what it stored since may be made of what was not there.
+            void = tracked.keys[computed // chunk : tracked.stored]
+            self._pool.forget(self._groups(void))
+            tracked.stored = computed // chunk
+        todo = range(tracked.stored, whole)
+        there = self._there([tracked.keys[index] for index in todo]) if todo else []
         tracked.stored = whole
-        return stores
+        return [
+            Store(
+                request_id, tracked.settings, tracked.keys[index], index,
+                tracked.blocks[index * blocks_per_chunk : (index + 1) * blocks_per_chunk], next(self._tags),
+            )
+            for index, is_there in zip(todo, there, strict=True) if not is_there
+        ]  # fmt: skip
 
-    def _markers(self, chunk_keys: list[str], settings: RequestSettings, rank: int) -> list[str]:
-        return [keys.marker_name(f"{key}@{rank}", settings.storage_format) for key in chunk_keys]
+    def _there(self, chunk_keys: list[str], *, pin: str | None = None) -> list[bool]:
+        """Of each chunk: has every rank stored it, in one and the same step?"""
+        found = self._pool.find(self._groups(chunk_keys), pin=pin)
+        shares = [found[at : at + self._ranks] for at in range(0, len(found), self._ranks)]
+        return [None not in tags and len({*tags}) == 1 for tags in shares]
+
+    def _groups(self, chunk_keys: list[str]) -> list[str]:
+        return [f"{key}@{rank}" for key in chunk_keys for rank in range(self._ranks)]

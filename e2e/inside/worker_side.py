@@ -21,13 +21,19 @@ from e2e.inside.geometry import PagedLayer
 from e2e.inside.loader import Job, Loader
 from e2e.inside.placement.base import new_staging, words
 from e2e.inside.placement.index import Index
-from e2e.inside.pool import Pool, Reservation
+from e2e.inside.pool import Pool
 from e2e.inside.scheduler_side import Load, Store
+from e2e.inside.storer import Storer
 
 #: Longest wait for one layer inside a forward, in seconds; past it the forward must not go on.
 LAYER_LIMIT_S = 60.0
 #: Requests whose stored keys are remembered while a fault is planted.
 _REMEMBERED = 64
+#: What ``Pool.put`` answers -> words for the log.
+WHY_NOT = {
+    "no_room": "the pool is full; set a larger maru_pool_size",
+    "lost": "the index is gone, or was emptied meanwhile",
+}
 log = logging.getLogger("vllm.maru_e2e.embedded")
 
 
@@ -51,7 +57,9 @@ class WorkerSide:
         self._jobs: dict[str, Job] = {}
         self._invalid: set[int] = set()
         self._stores: list[Store] = []
-        self._rooms: dict[str, Reservation] = {}
+        self._staged: dict[str, torch.Tensor] = {}
+        self._failed: set[str] = set()
+        self._storer = Storer(self._put) if config.async_store else None
         self._stored: deque[tuple[tuple[str, RequestSettings], dict[int, str]]] = deque(maxlen=_REMEMBERED)
 
     @property
@@ -68,6 +76,8 @@ class WorkerSide:
             if load.settings.load == "sync":
                 self._loader.load_now(job)
                 self._end(job)
+                if job.failed:
+                    self._failed.add(load.request)
             else:
                 self._jobs[load.request] = job
                 self._loader.submit(job)
@@ -122,7 +132,8 @@ class WorkerSide:
     # stores
 
     def begin_stores(self, stores: list[Store]) -> None:
-        self._stores, self._rooms = stores, {}
+        self._stores, self._staged = stores, {}
+        self._failed = set()
         for store in stores:
             if store.settings.fault:
                 self._remember(store)
@@ -159,74 +170,55 @@ class WorkerSide:
         fault.after_store(self._layers[layer], layer, store.blocks, scene)
 
     def _save(self, stores: list[Store], layer: int) -> None:
-        written = []
         for store in stores:
-            target = self._object(store, layer)
-            if target is None:
-                continue
-            target.copy_(self._kv(store, layer))
-            if store.settings.storage_format == "layerwise":
-                name = f"{store.key}@{self._rank}_L{layer}"
-                written.append((name, self._rooms[name]))
-        if written:
-            self._pool.commit(written)
+            self._object(store, layer).copy_(self._kv(store, layer))
 
     def _kv(self, store: Store, layer: int) -> torch.Tensor:
         """[2, chunk, H, D] as it stands in the paged cache."""
         return self._index.gather([self._layers[layer]], self._block_slots(store.blocks))[0]
 
-    def _object(self, store: Store, layer: int) -> torch.Tensor | None:
-        """The layer's share [2, chunk, H, D] of the chunk's object in the pool, as a view; None if there is no room."""
-        one = self._layers[0]
-        shape = (2, self._config.chunk_tokens, one.heads, one.head_size)
-        per_layer = one.dtype.itemsize * 2 * shape[1] * shape[2] * shape[3]
-        key = f"{store.key}@{self._rank}"
-        if store.settings.storage_format == "chunkwise":
-            room = self._room(key, per_layer * len(self._layers), store)
-            return room and self._pool.view(room).view(one.dtype).view(2, len(self._layers), *shape[1:])[:, layer]
-        room = self._room(f"{key}_L{layer}", per_layer, store)
-        return room and self._pool.view(room).view(one.dtype).view(shape)
-
-    def _room(self, name: str, size: int, store: Store) -> Reservation | None:
-        """Room for an object; None when the pool is full, and then for every further object of that chunk."""
-        full = f"full:{store.key}"
-        if name not in self._rooms and full not in self._rooms:
-            room = self._pool.reserve(size)
-            if room is None:
-                self._rooms[full] = Reservation(0, 0, 0)
-                log.warning(
-                    "The pool is full: chunk %d of %s is not stored; set a larger maru_pool_size.",
-                    store.chunk,
-                    store.request,
-                )
-                self._count({"store_failures": 1, "no_room": 1}, store.settings)
-            else:
-                self._rooms[name] = room
-        return None if full in self._rooms else self._rooms[name]
+    def _object(self, store: Store, layer: int) -> torch.Tensor:
+        """The layer's share [2, chunk, H, D] of what will be stored of the chunk, as a view: on the host and this
+        process's alone until the step has ended, since its blocks may be another request's in the next one."""
+        one, layers, chunkwise = self._layers[0], len(self._layers), store.settings.storage_format == "chunkwise"
+        if store.key not in self._staged:  # a chunk's object is in Maru's order [2, L, chunk, H, D]
+            lead = (2, layers) if chunkwise else (layers, 2)
+            self._staged[store.key] = torch.empty(
+                (*lead, self._config.chunk_tokens, one.heads, one.head_size), dtype=one.dtype
+            )
+        staged = self._staged[store.key]
+        return staged[:, layer] if chunkwise else staged[layer]
 
     def _block_slots(self, blocks: list[int]) -> torch.Tensor:
         first = torch.tensor(blocks, dtype=torch.int64)[:, None] * self._block_size
         return (first + torch.arange(self._block_size)).flatten().to(self._device)
 
     def end_step(self) -> None:
-        """Registers what this step stored whole, and journals the loads that ended."""
+        """Stores what this step completed, or has it stored, and journals the loads that ended."""
         for store in self._stores:
-            key = f"{store.key}@{self._rank}"
-            chunkwise = store.settings.storage_format == "chunkwise"
-            names = list(keys.object_names(key, store.settings.storage_format, len(self._layers)))
-            if any(name not in self._rooms for name in names):
+            if store.request in self._failed:  # what this step computed, it computed from what was not there
                 continue
-            marker = self._rooms[key] if chunkwise else Reservation(0, 0, self._rooms[names[0]].generation)
-            self._pool.commit([(keys.marker_name(key, store.settings.storage_format), marker)])
-            self._count(
-                {"stored_chunks": 1, "stored_bytes": sum(self._rooms[name].size for name in names)}, store.settings
-            )
-        self._stores = []
+            if self._storer:
+                self._storer.submit(store, self._staged[store.key])
+            else:
+                self._put(store, self._staged[store.key])
+        self._stores, self._staged = [], {}
         for job in self._jobs.values():
             if job.seen_by_forward:
                 job.awaited.set()
             if job.seen_by_forward and job.finished:
                 self._end(job)
+
+    def _put(self, store: Store, staged: torch.Tensor) -> None:
+        group = f"{store.key}@{self._rank}"
+        names = keys.object_names(group, store.settings.storage_format, len(self._layers))
+        parts = [staged] if store.settings.storage_format == "chunkwise" else list(staged)
+        why = self._pool.put(group, store.tag, list(zip(names, parts, strict=True)))
+        if why:
+            log.warning("Chunk %d of %s is not stored: %s.", store.chunk, store.request, WHY_NOT[why])
+            self._count({"store_failures": 1, why: 1}, store.settings)
+        else:
+            self._count({"stored_chunks": 1, "stored_bytes": staged.nbytes}, store.settings)
 
     def _end(self, job: Job) -> None:
         """Counts and journals a load that has ended, once, and marks its blocks if it failed."""
@@ -242,7 +234,7 @@ class WorkerSide:
             {"load_failures": 1} if job.failed else {"loads": 1, "loaded_bytes": size, "places": job.places},
             load.settings,
         )
-        self._pool.journal_load(
+        self._pool.evidence.journal_load(
             {
                 "request": load.request, "cell": load.settings.cell, "tokens": tokens, "layers": job.layers,
                 "storage_format": load.settings.storage_format, "placement": load.settings.placement,
@@ -252,7 +244,7 @@ class WorkerSide:
         )  # fmt: skip
 
     def _count(self, values: dict[str, int], settings) -> None:
-        self._pool.count(values, storage_format=settings.storage_format, placement=settings.placement)
+        self._pool.evidence.count(values, storage_format=settings.storage_format, placement=settings.placement)
 
     # reports
 
@@ -282,6 +274,8 @@ class WorkerSide:
 
     def close(self) -> None:
         self._loader.close()
+        if self._storer:
+            self._storer.close()
 
 
 def layer_number(name: str) -> tuple[int, str]:

@@ -47,7 +47,10 @@ class Service:
         argv = [str(filled(word, places)) for word in self.spec.argv]
         if self.spec.within:
             argv = self.spec.within(argv)
+        paths = [env["PYTHONPATH"] for env in (self.spec.env, self._environ) if env.get("PYTHONPATH")]
         env = {**self._environ, **self.spec.env, "PYTHONUNBUFFERED": "1", **self._ledger.marks(self.name)}
+        if paths:
+            env["PYTHONPATH"] = os.pathsep.join(paths)
         # not every server binds beside a socket that is held for it, so the port is free for a moment
         self._release_port()
         self.log = Log(self.log_path, since=self.log_path.stat().st_size if self.log_path.exists() else 0)

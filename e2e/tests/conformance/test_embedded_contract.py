@@ -9,7 +9,7 @@ from e2e.inside.config import RequestSettings, parse
 def test_engine_half_takes_what_the_adapter_gives():
     adapter = load("embedded", pool_bytes=123 << 20)
     for cell in expand(Selection(GRIDS["full"]), adapter).cells:
-        config = parse(adapter.config(cell, pool_dir="/pool", block_size=16).extra, block_size=16)
+        config = parse(adapter.config(cell, pool_dir="/pool", block_size=16).alone().extra, block_size=16)
         assert (config.pool_dir, config.pool_size, config.chunk_tokens) == (
             "/pool",
             123 << 20,

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 def test_cells_on_an_attached_engine(rig, engine, tmp_path) -> None:
     adapter = load("embedded", pool_bytes=1 << 30)
     cell = expand(Selection(), adapter).cells[0]
-    connector = adapter.config(cell, pool_dir=str(tmp_path / "pool"), block_size=16)
+    connector = adapter.config(cell, pool_dir=str(tmp_path / "pool"), block_size=16).alone()
     with engine(connector=connector, layout="NHD") as client:
         cells = ("--cell", "overlap=on,storage_format=layerwise", "--cell", "overlap=off,placement=index")
         ran = rig("--attach", client.url, *cells, out=tmp_path / "out")

@@ -16,9 +16,9 @@ from e2e.inside.config import EmbeddedConfig, RequestSettings
 from e2e.inside.faults import AROUND_ANY, get
 from e2e.inside.faults.plant import Plant
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.pool import Pool
 from e2e.inside.scheduler_side import Load, Store
 from e2e.inside.worker_side import WorkerSide
+from e2e.tests.unit.inside.pools import pool_in
 
 LAYERS, BLOCKS, HEADS, BLOCK, SIZE, CHUNK = 5, 40, 3, 8, 4, 16
 #: A request's blocks, out of order; two chunks each.
@@ -43,7 +43,7 @@ class Rig:
     def __init__(self, folder, layout: str, settings: RequestSettings) -> None:
         torch.manual_seed(0)
         self.layers = caches(layout)
-        self.pool = Pool(str(folder), f"{folder}/region", 1 << 22)
+        self.pool = pool_in(folder, 1 << 22)
         config = EmbeddedConfig(str(folder), "", 1 << 22, CHUNK, 0.05, settings, ())
         self.worker = WorkerSide(config, self.pool, self.layers, block_size=BLOCK, rank=0)
         self.settings = settings
@@ -89,7 +89,7 @@ class Rig:
 
     @property
     def fired(self) -> int:
-        return self.pool.counters().get(f"fired:{self.settings.fault}", 0)
+        return self.pool.evidence.counters().get(f"fired:{self.settings.fault}", 0)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_the_clean_twin_loads_what_was_computed(rig, layout, settings):
     assert torch.equal(one.load("a", WARM), truth)
     assert torch.equal(one.kv(COLD), truth)
     assert torch.equal(one.kv(COLD_B), other)
-    assert not [name for name in one.pool.counters() if name.startswith("fired")]
+    assert not [name for name in one.pool.evidence.counters() if name.startswith("fired")]
 
 
 @pytest.mark.parametrize(("layout", "settings"), CELLS)
@@ -142,7 +142,7 @@ def test_a_fault_fires_exactly_where_the_catalogue_says_and_then_spoils(rig, nam
     assert spoiled is applies(name, layout, settings)
     assert first_answer_spoiled is (name == "store_writes_cache")
     assert torch.isfinite(read).all()
-    assert not [load for load in one.pool.loads() if load["failed"]], json.dumps(one.pool.loads())
+    assert not [load for load in one.pool.evidence.loads() if load["failed"]], json.dumps(one.pool.evidence.loads())
 
 
 @pytest.mark.parametrize("layout", ["NHD", "HND"])

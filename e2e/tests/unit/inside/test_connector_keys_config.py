@@ -33,7 +33,7 @@ def test_a_quoted_false_is_refused():
 
 
 def test_an_unknown_key_gets_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown key 'colour'; use embedded_fault, .* or maru_use_layerwise[.]$"):
+    with pytest.raises(ValueError, match=r"unknown key 'colour'; use embedded_evict, .* or maru_use_layerwise[.]$"):
         parse({**BASE, "colour": "red"}, block_size=16)
 
 

@@ -10,9 +10,9 @@ import torch
 
 from e2e.inside.config import parse
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.pool import Pool
 from e2e.inside.scheduler_side import SchedulerSide
 from e2e.inside.worker_side import WorkerSide
+from e2e.tests.unit.inside.pools import pool_in
 
 BLOCK, CHUNK, HEADS, DIM, LAYERS, BLOCKS = 16, 32, 3, 8, 4, 64
 SETTINGS = [
@@ -45,7 +45,7 @@ class Engine:
             "embedded_pace_s": pace_s,
         }
         config = parse(extra, block_size=BLOCK)
-        self.pool = Pool(config.pool_dir, config.pool_path, config.pool_size)
+        self.pool = pool_in(tmp_path, config.pool_size)
         self.scheduler = SchedulerSide(config, self.pool, space={"model": "m"}, block_size=BLOCK, ranks=1)
         self.layers = _caches(layout, seed=1)
         self.worker = WorkerSide(config, self.pool, self.layers, block_size=BLOCK, rank=0)
@@ -121,12 +121,12 @@ def test_what_was_computed_comes_back(tmp_path, layout, settings):
     engine.compute(rerun, other, [4], start=96)
     assert torch.equal(engine.kv(other, 96), expected)
     assert torch.equal(engine.kv([20, 21], 32), untouched)
-    (row,) = engine.pool.loads()
+    (row,) = engine.pool.evidence.loads()
     assert row["tokens"] == 96
     assert not row["failed"]
     assert row["places"] == LAYERS
     assert (row["pending_at_forward"] > 0) == (row["blocking_waits"] > 0) == settings["overlap"]
-    counters = engine.pool.counters()
+    counters = engine.pool.evidence.counters()
     assert counters["hit_tokens"] == 96
     assert counters["loaded_bytes"] == counters["stored_bytes"] == 96 * LAYERS * 2 * HEADS * DIM * 4
 
@@ -183,7 +183,7 @@ def test_a_torn_object_is_a_reported_failure_and_stored_anew(tmp_path, settings)
     assert engine.worker.invalid_blocks() == set(blocks[:6])
     assert engine.worker.invalid_blocks() == set(), "reported once"
     assert bool((engine.kv(blocks, 96) == 1e3).all()), "nothing was placed"
-    assert engine.pool.counters()["load_failures"] == 1
+    assert engine.pool.evidence.counters()["load_failures"] == 1
     engine.compute(rerun, blocks, [100])
     assert engine.scheduler.matched(engine.request("third", **settings), 0)[0] == 96
 
@@ -212,7 +212,7 @@ def test_a_full_pool_skips_and_counts(tmp_path):
     cold = engine.request("cold", **SETTINGS[0])
     engine.scheduler.matched(cold, 0)
     engine.compute(cold, [1, 2, 3, 4, 5, 6, 7], [100])
-    counters = engine.pool.counters()
+    counters = engine.pool.evidence.counters()
     assert counters["store_failures"] > 0
     assert engine.scheduler.matched(engine.request("rerun", **SETTINGS[0]), 0)[0] == 32 * counters.get(
         "stored_chunks", 0
@@ -222,4 +222,4 @@ def test_a_full_pool_skips_and_counts(tmp_path):
 def test_a_bad_request_is_served_without_the_cache(tmp_path):
     engine = Engine(tmp_path)
     assert engine.scheduler.matched(engine.request("bad", placment="kernel"), 0) == (0, False)
-    assert engine.pool.counters()["refused_requests"] == 1
+    assert engine.pool.evidence.counters()["refused_requests"] == 1

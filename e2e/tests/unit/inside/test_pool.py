@@ -1,89 +1,139 @@
-import multiprocessing
+"""The pool over a real region: what is written comes back, or nothing does."""
 
 import pytest
 import torch
 
+from e2e.inside.index import protocol as p
+from e2e.inside.index.client import IndexGone
 from e2e.inside.pool import Pool, PoolError
+from e2e.tests.unit.inside.pools import index_of, pool_in
 
 SIZE = 1 << 16
 
 
 @pytest.fixture
 def pool(tmp_path) -> Pool:
-    return Pool(str(tmp_path), str(tmp_path / "region"), SIZE)
+    return pool_in(tmp_path, SIZE)
 
 
-def _store(pool: Pool, name: str, value: int, size: int = 1000) -> None:
-    room = pool.reserve(size)
-    pool.view(room).fill_(value)
-    pool.commit([(name, room)])
+def _store(pool: Pool, name: str, value: int, size: int = 1000, tag: str = "t") -> str:
+    return pool.put(name, tag, [(name, torch.full((size,), value, dtype=torch.uint8))])
 
 
-def test_an_object_exists_when_it_is_committed(pool):
-    room = pool.reserve(100)
-    out = torch.empty(100, dtype=torch.uint8)
-    assert pool.has(["a"]) == 0
-    assert not pool.read("a", out)
-    pool.view(room).fill_(7)
-    pool.commit([("a", room)])
-    assert pool.has(["a", "b", "a"]) == 1, "counts up to the first gap"
-    assert pool.read("a", out)
-    assert bool((out == 7).all())
-    assert not pool.read("a", torch.empty(99, dtype=torch.uint8)), "another size is another object"
+def _read(pool: Pool, name: str, size: int = 1000) -> int | None:
+    """The value that fills it, or None."""
+    out = torch.empty(size, dtype=torch.uint8)
+    (extents,) = pool.locate([name])
+    if not pool.read(extents.get(name), out):
+        return None
+    assert bool((out == out[0]).all())
+    return int(out[0])
+
+
+def test_an_object_exists_when_it_is_published(pool):
+    assert pool.find(["a"]) == [None]
+    assert _read(pool, "a") is None
+    assert _store(pool, "a", 7) == ""
+    assert pool.find(["a", "b", "a"]) == ["t", None, "t"]
+    assert _read(pool, "a") == 7
+    assert _read(pool, "a", 999) is None, "another size is another object"
+
+
+def test_a_group_is_there_whole_or_not_at_all(pool):
+    layers = [(f"a_L{i}", torch.full((10, 3), float(i))) for i in range(4)]
+    pool.put("a", "t", layers)
+    (extents,) = pool.locate(["a"])
+    out = torch.empty(120, dtype=torch.uint8)
+    for name, tensor in layers:
+        assert pool.read(extents[name], out)
+        assert torch.equal(out.view(torch.float32).view(10, 3), tensor)
+    pool.forget(["a"])
+    assert pool.locate(["a"]) == [{}]
 
 
 def test_a_flipped_bit_is_seen(pool):
     _store(pool, "a", 7)
     pool._bytes[500] ^= 1
-    assert not pool.read("a", torch.empty(1000, dtype=torch.uint8))
+    assert _read(pool, "a") is None
 
 
-def test_full_is_none_and_clear_gives_all_back(pool):
-    assert pool.reserve(SIZE + 1) is None
-    _store(pool, "a", 1, SIZE)
-    assert pool.reserve(1) is None
-    late = pool  # room taken before a clear must not come to life after it
-    pool.clear()
-    room = late.reserve(SIZE)
-    pool.clear()
-    pool.commit([("ghost", room)])
-    assert pool.has(["ghost"]) == 0
-    assert pool.has(["a"]) == 0
-    _store(pool, "b", 2, SIZE)
+def test_bytes_of_another_writer_never_pass(tmp_path):
+    """Somebody whose reservation is long void writes into the room, before or after it is published."""
+    index = index_of(SIZE)
+
+    def overwrites(request):
+        if isinstance(request, p.Publish):
+            pool._bytes[100] ^= 1  # between our write and our word that it is written
+        return index(request)
+
+    pool = pool_in(tmp_path, SIZE, index=overwrites)
+    assert _store(pool, "a", 7) == ""
+    assert _read(pool, "a") is None
 
 
-def _other_process(folder: str, found) -> None:
-    pool = Pool(folder, f"{folder}/region", SIZE)
+def test_full_is_said_and_clear_gives_all_back(pool):
+    assert _store(pool, "big", 1, SIZE + 1) == "no_room"
+    assert _store(pool, "a", 1, SIZE) == ""
+    assert _store(pool, "b", 1, 1) == "no_room"
+    assert pool.clear() is True
+    assert pool.find(["a"]) == [None]
+    assert _store(pool, "b", 2, SIZE) == ""
+
+
+def test_a_full_pool_that_may_evicts_what_was_not_used_longest(tmp_path):
+    pool = pool_in(tmp_path, 4096, evict=True)
+    for name in "abcd":
+        assert _store(pool, name, ord(name), 1000) == ""
+    pool.find(["a"])
+    assert _store(pool, "e", 5, 1000) == ""
+    assert pool.find(list("abcde")) == ["t", None, "t", "t", "t"]
+    pool.find(["c"], pin="request")
+    assert _store(pool, "f", 6, 2000) == ""
+    assert pool.find(["c", "f"]) == ["t", "t"]
+    assert _store(pool, "g", 7, 4096) == "no_room", "c is being read"
+    pool.unpin("request")
+    assert _store(pool, "g", 7, 4096) == ""
+    assert _read(pool, "g", 4096) == 7
+
+
+def test_an_index_that_is_gone_is_a_miss_and_counted(tmp_path):
+    index, gone = index_of(SIZE), []
+
+    def breaks(request):
+        if gone:
+            raise IndexGone("nobody is there")
+        return index(request)
+
+    pool = pool_in(tmp_path, SIZE, index=breaks)
+    _store(pool, "a", 7)
+    (extents,) = pool.locate(["a"])
+    gone.append(True)
+    assert pool.find(["a", "b"], pin="r") == [None, None]
+    assert pool.locate(["a", "b"]) == [{}, {}]
+    assert _store(pool, "b", 1) == "lost"
+    assert pool.clear() is False
+    pool.unpin("r")
+    pool.forget(["a"])
+    assert pool.evidence.counters()["index_errors"] == 6
     out = torch.empty(1000, dtype=torch.uint8)
-    found.put((pool.read("a", out), int(out[0]), pool.counters()["loads"]))
-
-
-def test_processes_share_it(pool, tmp_path):
-    _store(pool, "a", 9)
-    pool.count({"loads": 2, "misses": 0}, storage_format="chunkwise", placement="index")
-    context = multiprocessing.get_context("spawn")
-    found = context.Queue()
-    process = context.Process(target=_other_process, args=(str(tmp_path), found))
-    process.start()
-    assert found.get(timeout=60) == (True, 9, 2)
-    process.join(30)
-
-
-def test_counters_add_up(pool):
-    for placement in ("index", "kernel", "kernel"):
-        pool.count({"places": 30}, storage_format="layerwise", placement=placement)
-    assert pool.counters() == {"places": 90, "places/layerwise/index": 30, "places/layerwise/kernel": 60}
-
-
-def test_loads_are_journaled_in_order(pool):
-    pool.journal_load({"request": "a"})
-    pool.journal_load({"request": "b"})
-    assert [(row["id"], row["request"]) for row in pool.loads()] == [(1, "a"), (2, "b")]
-    assert [row["request"] for row in pool.loads(after=1)] == ["b"]
+    assert pool.read(extents["a"], out), "what was located can still be proven"
 
 
 def test_no_room_is_one_sentence(tmp_path):
     with pytest.raises(PoolError, match=r"No room for a pool of .* set a smaller maru_pool_size\.$"):
-        Pool(str(tmp_path), str(tmp_path / "region"), 1 << 50)
-    with pytest.raises(PoolError, match="can't be opened"):
-        Pool(str(tmp_path), str(tmp_path / "no" / "folder" / "region"), SIZE)
+        pool_in(tmp_path, 1 << 50)
+    (tmp_path / "region").unlink()
+    (tmp_path / "region").mkdir()
+    with pytest.raises(PoolError, match=r"can't be opened .*; name another place\.$"):
+        pool_in(tmp_path, SIZE)
+
+
+def test_the_index_of_another_pool_is_refused(tmp_path):
+    with pytest.raises(PoolError, match=r"pool of 65536 bytes, and maru_pool_size is 4096; give both the same\.$"):
+        pool_in(tmp_path, 4096, index=index_of(SIZE))
+
+    def gone(request):
+        raise IndexGone("the index at 127.0.0.1:9 does not answer (refused)")
+
+    with pytest.raises(PoolError, match=r"127\.0\.0\.1:9 does not answer .*; start it, or leave out embedded_index\.$"):
+        pool_in(tmp_path, 4096, index=gone)

@@ -1,0 +1,70 @@
+"""What one engine's connector counts and journals: an SQLite file that its scheduler and workers share.
+
+Not in the index: whoever asks what an engine saw of a dead index must get an answer, and only that engine's.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS counters (
+    name TEXT, storage_format TEXT, placement TEXT, value INTEGER, PRIMARY KEY (name, storage_format, placement));
+CREATE TABLE IF NOT EXISTS loads (id INTEGER PRIMARY KEY AUTOINCREMENT, row TEXT);
+"""
+
+
+class EvidenceError(Exception):
+    """One sentence with cause and cure."""
+
+
+class Evidence:
+    """One process's handle. Safe to use from several threads."""
+
+    def __init__(self, folder: str, engine: str) -> None:
+        """``engine``: the same in all processes of one engine. Raises EvidenceError."""
+        self._lock = threading.Lock()
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            self._file = sqlite3.connect(
+                f"{folder}/evidence-{engine}.sqlite", timeout=10, isolation_level=None, check_same_thread=False
+            )
+            self._file.execute("PRAGMA journal_mode=WAL")
+            self._file.execute("PRAGMA synchronous=OFF")  # it need not outlive a power cut
+            self._file.executescript(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise EvidenceError(f"No evidence can be kept in {folder} ({error}); name another folder.") from None
+
+    def count(self, values: Mapping[str, int], *, storage_format: str = "", placement: str = "") -> None:
+        """Adds to the counters; zero values are skipped."""
+        rows = [(name, storage_format, placement, value) for name, value in values.items() if value]
+        with self._lock, self._file:
+            self._file.execute("BEGIN IMMEDIATE")
+            self._file.executemany(
+                "INSERT INTO counters VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = value + excluded.value",
+                rows,
+            )
+
+    def counters(self) -> dict[str, int]:
+        """``name`` -> total, and ``name/storage_format/placement`` -> value."""
+        with self._lock:
+            rows = self._file.execute("SELECT name, storage_format, placement, value FROM counters").fetchall()
+        totals: dict[str, int] = {}
+        for name, storage_format, placement, value in rows:
+            totals[name] = totals.get(name, 0) + value
+            totals[f"{name}/{storage_format}/{placement}"] = value
+        return totals
+
+    def journal_load(self, row: Mapping[str, object]) -> None:
+        with self._lock:
+            self._file.execute("INSERT INTO loads (row) VALUES (?)", (json.dumps(dict(row)),))
+
+    def loads(self, after: int = 0) -> list[dict[str, object]]:
+        """Journaled loads with ``id`` above ``after``, oldest first."""
+        with self._lock:
+            rows = self._file.execute("SELECT id, row FROM loads WHERE id > ? ORDER BY id", (after,)).fetchall()
+        return [{"id": row_id, **json.loads(row)} for row_id, row in rows]

@@ -1,0 +1,48 @@
+"""Stores beside the compute: what a step has copied out of the cache goes into the pool on a thread.
+
+So a store may still be under way when its request has ended, or be lost with the engine: then it is a miss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+import torch
+
+from e2e.inside.scheduler_side import Store
+
+#: Chunks under way at most; a step that completes more waits.
+_MOST = 64
+log = logging.getLogger("vllm.maru_e2e.storer")
+
+
+class Storer:
+    """``put(store, staged)`` is called once for each that was submitted, in that order."""
+
+    def __init__(self, put: Callable[[Store, torch.Tensor], None]) -> None:
+        self._put = put
+        self._queue: queue.Queue[tuple[Store, torch.Tensor] | None] = queue.Queue(_MOST)
+        self._thread = threading.Thread(target=self._run, name="embedded-storer", daemon=True)
+        self._thread.start()
+
+    def submit(self, store: Store, staged: torch.Tensor) -> None:
+        """``staged`` is the storer's from now on."""
+        self._queue.put((store, staged))
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            try:
+                with torch.inference_mode():
+                    self._put(*item)
+            except Exception:  # the thread must live on
+                log.exception("Storing a chunk of %s failed", item[0].request)
+
+    def close(self, limit_s: float = 5.0) -> None:
+        """Stores what is left, as far as the limit goes."""
+        with contextlib.suppress(queue.Full):
+            self._queue.put(None, timeout=limit_s)
+        self._thread.join(limit_s)

@@ -1,0 +1,20 @@
+"""Pools for tests: a real region and a real table, without the process and the wire between them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from e2e.inside.evidence import Evidence
+from e2e.inside.index.table import Table
+from e2e.inside.pool import Index, Pool
+
+
+def index_of(size: int, owner: int = 1) -> Index:
+    table = Table(size, epoch="test", now=time.monotonic)
+    return lambda request: table.answer(owner, request)
+
+
+def pool_in(folder: Path, size: int, *, index: Index | None = None, engine: str = "engine", **more) -> Pool:
+    evidence = Evidence(str(folder), engine)
+    return Pool(f"{folder}/region", size, index=index or index_of(size), evidence=evidence, **more)
