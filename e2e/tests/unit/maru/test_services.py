@@ -175,9 +175,8 @@ def test_a_server_is_broken_and_mended_under_its_engines(run, ledger):
 def test_a_suspended_server_ends_with_its_store(run, ledger):
     with run(server()) as store:
         store.suspend("maru-server")
-        process = store.services[0].child.handle
+        assert len(ours(ledger)) == 1
     assert ours(ledger) == []
-    assert process.returncode == -signal.SIGTERM, "it was asked first"
 
 
 def namespaces_allowed():
