@@ -16,8 +16,8 @@ import torch
 
 from e2e.inside.index import protocol as p
 from e2e.inside.index.client import Client, IndexGone, IndexRefused, own_index
-from e2e.stack.waits import Outcome, wait
 from e2e.tests.unit.inside.pools import pool_in
+from e2e.waits import Outcome, wait
 
 SIZE = 1 << 20
 ROOT = Path(__file__).resolve().parents[4]
