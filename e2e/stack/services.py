@@ -5,6 +5,7 @@ A listening port is not enough: a server is ready when its log says so and its p
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Mapping
