@@ -41,7 +41,6 @@ from e2e.settings.world import (
 from e2e.stack.attach import AttachLauncher
 from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.ledger import Ledger
-from e2e.stack.logged import hide
 from e2e.stack.process import ProcessLauncher
 from e2e.stack.spec import EngineSpec
 from e2e.stack.store import Store
@@ -176,10 +175,11 @@ class Flow:
     def _started(self, plan: KeyPlan, role: str, name: str, stack: ExitStack) -> Live:
         """``stack`` stops whatever this starts."""
         log_path = self.settings.out / "logs" / f"{name}.log"
-        stack.callback(lambda: hide(log_path.parent, name, self.hidden))
+        stack.callback(self.ledger.hide, log_path.with_suffix(""))
         store = None if self.settings.attach else stack.enter_context(self._store(name, log_path.parent))
         spec = plan.spec(role, name=name, model=self.made_of.model, pool_dir=str(store.folder) if store else "")
         self._know(spec)
+        self.ledger.confide(log_path.with_suffix(""), self.hidden)
         if store:
             spec = self._on(store, spec)
         engine = stack.enter_context(self._launcher().start(spec, log_path=log_path, record=self.record))

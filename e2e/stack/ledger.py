@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 from e2e.base.errors import UsageError
+from e2e.stack.confided import hide, told
 from e2e.stack.owned import ENGINE_MARK, MARK, OWNER_FILE, PREFIX, RunFile, here, stamp
 from e2e.stack.reaper import reap_file
 
@@ -33,6 +35,7 @@ class Ledger:
             ) from error
         if (other := RunFile.read(self.path)) and not other.orphaned():
             raise UsageError(f"run {run_id} is already going on as process {other.owner['pid']}; end it first.")
+        self._secrets: frozenset[str] = frozenset()
         self._file = RunFile(run_id=run_id, where=here(), owner=stamp(os.getpid()))
         self._file.write(self.path)
         self._watchdog = _start_watchdog(self.path)
@@ -51,6 +54,26 @@ class Ledger:
         """From now on this run may have containers: they are looked for at its end, however it ends."""
         if not self._file.containers:
             self._file.containers = True
+            self._file.write(self.path)
+
+    def confide(self, logs: Path, secrets: frozenset[str]) -> None:
+        """From now on an engine's logs (``folder/engine``) may hold ``secrets``: whoever cleans up after us takes them
+        out. They are told to the watchdog, and written nowhere."""
+        logs = logs.absolute()
+        self._secrets |= secrets
+        if self._secrets and str(logs) not in self._file.logs:
+            self._file.logs.append(str(logs))
+            self._file.write(self.path)
+            with contextlib.suppress(OSError):  # it is dead: the next start takes the logs away
+                self._watchdog.stdin.write(told(self._secrets))
+                self._watchdog.stdin.flush()
+
+    def hide(self, logs: Path) -> None:
+        """The engine has ended: its logs lose what it was told in confidence."""
+        logs = logs.absolute()
+        hide(logs.parent, logs.name, self._secrets)
+        if str(logs) in self._file.logs:
+            self._file.logs.remove(str(logs))
             self._file.write(self.path)
 
     def folder(self, parent: Path, name: str) -> Path:
@@ -73,7 +96,7 @@ class Ledger:
 
     def close(self) -> None:
         """Kills and removes what is left, then forgets the run."""
-        reap_file(self._file, self.path)
+        reap_file(self._file, self.path, secrets=self._secrets)
         self._watchdog.stdin.close()
         try:
             self._watchdog.wait(timeout=_WATCHDOG_LIMIT_S)

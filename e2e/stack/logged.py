@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import time
-from collections.abc import Collection
 from pathlib import Path
 from typing import TypeVar
 
-from e2e.base import redact
 from e2e.base.errors import EngineCrashed, EngineError, EngineRefused, EngineTimeout
 from e2e.base.event import Record
 from e2e.stack.child import Log
@@ -19,16 +15,6 @@ from e2e.waits import Outcome, wait
 
 Own = TypeVar("Own", bound="LoggedEngine")
 Failure = TypeVar("Failure", bound=EngineError)
-
-
-def hide(folder: Path, engine: str, secrets: Collection[str]) -> None:
-    """Takes ``secrets`` out of what an engine that has ended, and the servers beside it, wrote into their logs."""
-    for path in folder.glob(f"{glob.escape(engine)}.*log"):
-        with contextlib.suppress(OSError):
-            said = path.read_bytes().decode("utf-8", "surrogateescape")
-            clean = redact.without(said, secrets)
-            if clean != said:
-                path.write_bytes(clean.encode("utf-8", "surrogateescape"))
 
 
 class LoggedEngine:

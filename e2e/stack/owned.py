@@ -89,7 +89,8 @@ def folder_is_ours(path: Path, run_id: str) -> bool:
 @dataclass
 class RunFile:
     """``owner``: pid and creation time in seconds since the epoch. Processes need no list: each carries the mark.
-    Nor do containers, whose labels tell; ``containers`` says whether there may be any."""
+    Nor do containers, whose labels tell; ``containers`` says whether there may be any. ``logs``: of engines that were
+    told something in confidence, as folder/engine."""
 
     run_id: str
     where: str
@@ -97,6 +98,7 @@ class RunFile:
     folders: list[str] = field(default_factory=list)
     shared_memory: list[str] = field(default_factory=list)
     containers: bool = False
+    logs: list[str] = field(default_factory=list)
 
     def orphaned(self) -> bool:
         """Its owner is dead, and we are where a pid can tell."""

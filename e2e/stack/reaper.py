@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
 from e2e.base.errors import SettingsError
+from e2e.stack.confided import hide, withdraw
 from e2e.stack.owned import MARK, RunFile, folder_is_ours, marked
 
 #: How long a killed process may take to vanish; unmapping gigabytes needs some of it. Seconds.
@@ -50,17 +51,19 @@ def reap(*, state_dir: Path) -> list[Reaped]:
     return [reaped for reaped in found if reaped]
 
 
-def reap_file(run: RunFile, path: Path) -> Reaped:
-    """Reaps one run and forgets it, unless something survived: then the next start tries again."""
-    reaped = reap_run(run)
+def reap_file(run: RunFile, path: Path, *, secrets: Collection[str] | None = None) -> Reaped:
+    """Reaps one run and forgets it, unless something survived: then the next start tries again. ``secrets``: what its
+    engines were told in confidence, None where nobody knows."""
+    reaped = reap_run(run, secrets=secrets)
     if not reaped.survivors and not reaped.unasked:
         path.unlink(missing_ok=True)
         path.with_suffix(".new").unlink(missing_ok=True)
     return reaped
 
 
-def reap_run(run: RunFile) -> Reaped:
-    """Removes the run's containers, kills its processes, then removes its folders and shared-memory segments."""
+def reap_run(run: RunFile, *, secrets: Collection[str] | None = None) -> Reaped:
+    """Removes the run's containers, kills its processes, cleans their logs of ``secrets``, then removes its folders and
+    shared-memory segments."""
     reaped = Reaped(run.run_id)
     if run.containers:
         _reap_containers(reaped)
@@ -73,6 +76,8 @@ def reap_run(run: RunFile) -> Reaped:
         gone, left = kill(ours)
         reaped.processes += [process.pid for process in gone]
         reaped.survivors = [process.pid for process in left]
+    for log in map(Path, run.logs):
+        withdraw(log.parent, log.name) if secrets is None else hide(log.parent, log.name, secrets)
     for name in run.folders:
         if folder_is_ours(Path(name), run.run_id):
             shutil.rmtree(name, ignore_errors=True)

@@ -16,6 +16,8 @@ from e2e.material import Material
 from e2e.recording.journal import Journal
 from e2e.report.progress import Progress
 from e2e.settings.settings import Settings
+from e2e.stack.ledger import Ledger
+from e2e.stack.owned import RunFile
 from e2e.stack.spec import EngineSpec
 from e2e.standing import Standing
 
@@ -31,6 +33,8 @@ class Launcher:
     def start(self, spec, *, log_path, record):
         log_path.parent.mkdir(parents=True)
         log_path.write_text(f"args: {spec.connector.extra} {spec.connector.env}\n")
+        (state,) = (log_path.parents[1] / "state").glob("*.json")
+        assert RunFile.read(state).logs == [str(log_path.with_suffix(""))], "it is known before the engine starts"
         yield SimpleNamespace(wait_ready=self.refuse)
 
     def refuse(self, limit_s):
@@ -39,10 +43,13 @@ class Launcher:
 
 def test_an_engine_that_never_got_ready(tmp_path, monkeypatch):
     monkeypatch.setattr(Flow, "_launcher", lambda self: Launcher())
-    ledger = SimpleNamespace(folder=lambda where, name: tmp_path / "pool")  # all that a store without servers needs
     plan = SimpleNamespace(key="HND", spec=lambda role, **more: SPEC)
     screen = io.StringIO()
-    with Journal(tmp_path / "recording.jsonl") as journal, Progress(screen, {"start": 1}) as progress:
+    with (
+        Ledger(run_id=tmp_path.name, state_dir=tmp_path / "state") as ledger,
+        Journal(tmp_path / "recording.jsonl") as journal,
+        Progress(screen, {"start": 1}) as progress,
+    ):
         standing = Standing(journal.record, directory=tmp_path)
         made_of = Material("python", "model", None, None, (), None)
         flow = Flow(Settings(out=tmp_path), Embedded(), made_of, standing, progress, Name.new(), ledger, None)

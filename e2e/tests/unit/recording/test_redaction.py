@@ -8,7 +8,7 @@ import pytest
 
 from e2e.base.redact import HIDDEN, is_secret, redacted, secrets, text
 from e2e.recording.journal import Journal, read
-from e2e.stack.logged import hide
+from e2e.stack.confided import hide
 
 KEY = "s3cr3t-9f8e7d6c"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from multiprocessing import shared_memory
@@ -12,9 +13,12 @@ import psutil
 import pytest
 
 from e2e.base.errors import RigError, UsageError
+from e2e.base.redact import HIDDEN
+from e2e.stack.confided import WITHDRAWN
 from e2e.stack.ledger import Ledger
 from e2e.stack.owned import MARK, OWNER_FILE, RunFile, default_state_dir, here, living, stamp
 from e2e.stack.reaper import reap, reap_run, remove_segments, shared_memory_of
+from e2e.waits import Outcome, wait
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 
@@ -152,6 +156,71 @@ def test_other_names_in_shared_memory_are_never_touched(tmp_path):
         assert stranger.exists()
     finally:
         stranger.unlink()
+
+
+KEY = "k9-0123456789abcdef"
+
+
+def test_logs_of_a_dead_run_lose_what_is_known_or_all(tmp_path, state, run_id, dead_owner):
+    """A later start does not know what was confided, so nothing of what may hold it stays."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    named = [logs / f"a.connector.1.1{kind}" for kind in (".log", ".maru-server.log", ".port-taken.log")]
+    other = logs / "a.connector.1.10.log"
+    for path in (*named, other):
+        path.write_text(f"before {KEY} after")
+    told = {"logs": [str(logs / "a.connector.1.1")]}
+    reap_run(RunFile(run_id=run_id, where=here(), owner=dead_owner, **told), secrets={KEY})
+    assert [path.read_text() for path in named] == [f"before {HIDDEN} after"] * 3
+    named[0].write_text(f"before {KEY} after")
+    leave(state, run_id, dead_owner, **told)
+    reap(state_dir=state)
+    assert [path.read_text() for path in named] == [WITHDRAWN] * 3
+    assert other.read_text() == f"before {KEY} after"
+
+
+RIG = """
+import os, sys, time
+from pathlib import Path
+from e2e.stack.ledger import Ledger
+state, key = Path(sys.argv[1]), sys.argv[2]
+ledger = Ledger(run_id=sys.argv[3], state_dir=state)
+ledger.confide(Path("logs/a.connector.1.1"), frozenset({key}))
+Path("logs").mkdir()
+Path("logs/a.connector.1.1.log").write_text(f"before {key} after")
+print(ledger._watchdog.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("watchdog_too", [False, True])
+def test_after_kill_9_no_log_holds_what_an_engine_was_told(tmp_path, state, run_id, watchdog_too):
+    argv = [sys.executable, "-c", RIG, str(state), KEY, run_id]
+    with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as rig:
+        watchdog = int(rig.stdout.readline())
+        assert KEY not in (state / f"{run_id}.json").read_text()
+        if watchdog_too:
+            os.kill(watchdog, signal.SIGKILL)
+        rig.kill()
+    if watchdog_too:
+        reap(state_dir=state)
+    log = tmp_path / "logs" / "a.connector.1.1.log"
+    left = WITHDRAWN if watchdog_too else f"before {HIDDEN} after"
+    assert wait(lambda: log.read_text() == left, limit_s=30) is Outcome.READY, log.read_text()
+    assert wait(lambda: not list(state.iterdir()), limit_s=30) is Outcome.READY
+
+
+def test_a_living_run_takes_it_out_itself(tmp_path, state, run_id):
+    log = tmp_path / "a.connector.1.1.log"
+    with Ledger(run_id=run_id, state_dir=state) as ledger:
+        ledger.confide(log.with_suffix(""), frozenset({KEY}))
+        log.write_text(f"before {KEY} after")
+        ledger.hide(log.with_suffix(""))
+        assert log.read_text() == f"before {HIDDEN} after"
+        assert RunFile.read(ledger.path).logs == []
+        ledger.confide(log.with_suffix(""), frozenset())
+        log.write_text(f"an engine that nobody stopped says {KEY}")
+    assert KEY not in log.read_text()
 
 
 def test_files_that_are_no_run_files_are_left(state):
