@@ -3,9 +3,9 @@
 An event is a kind, a monotonic time and a flat dict of JSON values; ``KINDS`` is the whole vocabulary: kind -> class
 whose fields are the keys, see ``kinds.py``. Times ending in ``_ns`` come from ``time.monotonic_ns()`` of the rig's
 process; those ending in ``_s`` are seconds. "engine" is the name of one engine start, unique in a recording
-(``HND.connector.2``); "arm" one of ``ARMS``; "cell" a cell's id, or None for arms of the baseline engine, which belong
-to every cell of the engine key. "prompt" is the index of a prompt in the attempt's list for its engine key: equal
-index, engine key and attempt means equal token ids.
+(``HND.connector.2``), its "role" a site of the cell's program; "arm" the name of a Send; "cell" a cell's id, or None
+for arms of a lent plain site, which belong to every cell of the engine key. "prompt" is the index of a text in the
+program, and of a prompt in the attempt's list for its engine key.
 """
 
 from __future__ import annotations

@@ -150,6 +150,11 @@ class Send(Step, frozen=True, tag="send"):
         return next((claim for claim in self.claims if isinstance(claim, kind)), None)
 
     @property
+    def like(self) -> tuple[Where, ...]:
+        """Whose answers it must have."""
+        return tuple(where for claim in self.claims if isinstance(claim, Like) for where in claim.steps)
+
+    @property
     def external(self) -> bool:
         """Is any of it to come from the connector?"""
         return any(isinstance(claim, Served) and claim.external for claim in self.claims)
@@ -226,6 +231,14 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     def send(self, where: Where) -> Send:
         return next(send for send in self.sends if send.where == where)
+
+    def common(self, one: int, other: int) -> int:
+        """Tokens in front that two texts share."""
+        if one == other:
+            return self.texts[one].tokens
+        later, earlier = max(one, other), min(one, other)
+        text = self.texts[later]
+        return 0 if text.like is None or text.like >= later else min(text.shared, self.common(text.like, earlier))
 
     def lent(self, site: Site) -> bool:
         return not any(isinstance(step, Start) and step.site == site.name for step in self.flat)

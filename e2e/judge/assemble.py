@@ -5,12 +5,28 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from e2e.base.event import ARMS
+from e2e.base.program import Program, Site, Span, program_of
 from e2e.judge.index import Data, Engine, Index, hashable
-from e2e.judge.view import ARMS_OF, BASELINE, CONNECTOR, Answer, Arm, CellView, Expected, Failure, Plan, Side, Taken
+from e2e.judge.lift import lift
+from e2e.judge.view import Answer, Arm, CellView, Expected, Failure, Plan, Ran, Side, Taken
+
+#: Error of a request whose client went away; where no step says that it does, its answer is missing.
+CLIENT_GONE = "ClientGone"
 
 
-def plan(data: Data) -> Plan:
+def program(data: Data) -> Program:
+    """What ``plan.cell`` says that the cell does. ValueError where that is not what was planned, or can't be built."""
+    table, digest = data.get("program"), data.get("program_digest")
+    scenario = data.get("scenario", "replay")
+    if table is None and digest is None and scenario == "replay":
+        return lift(data)
+    found = program_of(table)
+    if found.digest != digest or found.scenario != scenario:
+        raise ValueError("it is not the program whose digest was recorded")
+    return found
+
+
+def plan(data: Data, program_: Program) -> Plan:
     if not isinstance(data["settings"], Mapping) or not isinstance(data["expect"], Mapping):
         raise TypeError("plan.cell: settings and expect must be tables")
     return Plan(
@@ -20,11 +36,9 @@ def plan(data: Data) -> Plan:
         expect=data["expect"],
         oracle=str(data["oracle"]),
         step=None if data["step"] is None else int(data["step"]),
-        lengths=tuple(int(length) for length in data["lengths"]),
+        program=program_,
         blind=tuple(dict(blind) for blind in data["blind"]),
         counters=bool(data["counters"]),
-        baseline=bool(data["baseline"]),
-        deterministic=bool(data["deterministic"]),
         digests=bool(data["digests"]),
         fault=None if data["fault"] is None else str(data["fault"]),
         load_failure_policy=None if (policy := data.get("load_failure_policy")) is None else str(policy),
@@ -46,8 +60,20 @@ def answer(data: Data) -> Answer:
     )
 
 
+def expected(data: Data) -> Expected:
+    def span(most: object, least: object) -> Span:
+        return Span(int(most if least is None else least), int(most))
+
+    return Expected(
+        span(data["local"], data.get("least_local")),
+        span(data["external"], data.get("least_external")),
+        int(data["tokens"]),
+        str(data["digest"]),
+    )
+
+
 def arm(index: Index, name: str, events: Mapping[str, list[Data]]) -> Arm:
-    """``events``: kind -> data, of one arm of one engine and cell (or of the baseline engine)."""
+    """``events``: kind -> data, of one Send."""
     last = {kind: data[-1] for kind, data in events.items() if data}
     by_rank = {data.get("rank"): data for data in events.get("connector.evidence", ())}
     built = Arm(
@@ -60,7 +86,9 @@ def arm(index: Index, name: str, events: Mapping[str, list[Data]]) -> Arm:
         overwrite=last.get("overwrite.free"),
     )
     for data in events.get("expect.hit", ()):
-        built.expected[int(data["prompt"])] = Expected(int(data["local"]), int(data["external"]), str(data["digest"]))
+        built.expected[int(data["prompt"])] = expected(data)
+    for data in events.get("step.seen", ()):
+        built.seen[str(data["what"])] = built.seen.get(str(data["what"]), 0) + int(data["count"])
     for sent in events.get("request.sent", ()):
         request, prompt = hashable(sent["request"]), int(sent["prompt"])
         done, failed = index.done.get(request, []), index.failed.get(request, [])
@@ -69,6 +97,9 @@ def arm(index: Index, name: str, events: Mapping[str, list[Data]]) -> Arm:
         if done:
             built.answers[prompt] = answer(done[-1])
         for data in failed:
+            if data["error"] == CLIENT_GONE:
+                built.gone.append(prompt)
+                continue
             failure = Failure(str(data["error"]), str(data["message"]), str(sent["engine"]), "run", name, prompt)
             built.failures.append(failure)
         if not done and not failed:
@@ -76,77 +107,120 @@ def arm(index: Index, name: str, events: Mapping[str, list[Data]]) -> Arm:
     return built
 
 
-def arms(index: Index, engines: set[Hashable], cell: Hashable, role: str) -> dict[str, Arm]:
-    """Arms by name. A cell's arms may run on more than one engine; what one arm saw on two engines is put together,
+def arms(index: Index, engines: set[Hashable], cell: Hashable, names: list[str]) -> dict[str, Arm]:
+    """Arms by name. A site's arms may run on more than one engine; what one arm saw on two engines is put together,
     and then shows as an arm that began twice."""
     merged: dict[str, dict[str, list[Data]]] = {}
     for (engine, of_cell, name), events in index.arms.items():
-        if engine in engines and of_cell == cell and name in ARMS_OF[role]:
+        if engine in engines and of_cell == cell and name in names:
             for kind, data in events.items():
                 merged.setdefault(name, {}).setdefault(kind, []).extend(data)
-    return {name: arm(index, name, merged[name]) for name in ARMS if name in merged}
+    return {name: arm(index, name, merged[name]) for name in names if name in merged}
 
 
-def baseline(index: Index, key: str, attempt: int) -> Side | None:
-    """The last baseline engine of this key and attempt that ran to its end, else the last one that began."""
-    engines = index.of_key(key, BASELINE, attempt)
-    begun = [e for e in engines if e.baseline_ended] or [e for e in engines if e.baseline_begun]
-    if not begun:
-        return None
-    engine = begun[-1]
-    whole = engine.baseline_begun and engine.baseline_ended
-    return Side(BASELINE, str(engine.name), _table(engine), arms(index, {engine.name}, None, BASELINE), whole, True)
+class Cell:
+    """One cell of one attempt, as its program sees it."""
+
+    def __init__(self, index: Index, cell: Hashable, attempt: int, plan_: Plan) -> None:
+        self.index, self.cell, self.attempt, self.plan = index, cell, attempt, plan_
+        self.begins, self.ends = index.begins.get((cell, attempt), []), index.ends.get((cell, attempt), [])
+        self.sides: dict[str, Side] = {}
+        #: site -> (engines that its arms ran on, cell that these arms name)
+        self.ran_on: dict[str, tuple[set[Hashable], Hashable]] = {}
+        for site in plan_.program.sites:
+            self._add(site)
+
+    def _add(self, site: Site) -> None:
+        lent = self.plan.program.lent(site)
+        of_cell = self.cell if site.connector or not lent else None
+        if not lent:
+            engines = self.index.of_cell(self.cell, site.name, self.attempt)
+            names, finished = {engine.name for engine in engines}, bool(self.ends)
+        elif site.connector:
+            engines = [self.index.engines[self.begins[-1][1]]] if self.begins else []
+            names, finished = self._lent(site), bool(self.ends)
+        else:
+            engines = self._played(site)
+            if not engines:
+                return
+            names, finished = {engines[-1].name}, engines[-1].baseline_begun and engines[-1].baseline_ended
+        sends = [send.name for send in self.plan.program.sends if send.site == site.name]
+        ran = tuple(Ran(str(e.name), _table(e), e.started >= 0) for e in engines)
+        self.sides[site.name] = Side(site, ran, arms(self.index, names, of_cell, sends), finished, lent)
+        self.ran_on[site.name] = names, of_cell
+
+    def _lent(self, site: Site) -> set[Hashable]:
+        """An engine whose start was not recorded may be the one that was lent."""
+        engines = self.index.engines.values()
+        return {e.name for e in engines if e.attempt == self.attempt and e.cell is None and e.role in (site.name, None)}
+
+    def _played(self, site: Site) -> list[Engine]:
+        """The last plain engine of this key and attempt that was sent all to its end, else the last one that began."""
+        engines = self._of_key(site)
+        return ([e for e in engines if e.baseline_ended] or [e for e in engines if e.baseline_begun])[-1:]
+
+    def failures(self) -> list[Failure]:
+        """Engines that failed this cell: its own; the one it was lent, between its begin and end; when it never began,
+        the last one started for it; and the last plain engine when that was not sent all."""
+        began = [self.index.engines[name] for _, name in self.begins]
+        engines = began or [engine for site in self._lent_sites(True) for engine in self._of_key(site)[-1:]]
+        first = min((position for position, _ in self.begins), default=-1)
+        last = max((position for position, _ in self.ends), default=None)
+        found = []
+        for engine in engines:
+            for position, data in engine.failed:
+                if not self.ends or (first < position and (last is None or position < last)):
+                    found.append(_failure(engine, data))
+        for site in self._lent_sites(False):
+            for engine in self._of_key(site)[-1:]:
+                if not engine.baseline_ended:
+                    found.extend(_failure(engine, data) for _, data in engine.failed)
+        for engine in self.index.engines.values():
+            if engine.cell is not None and (engine.cell, engine.attempt) == (self.cell, self.attempt):
+                found.extend(_failure(engine, data) for _, data in engine.failed)
+        return found
+
+    def _of_key(self, site: Site) -> list[Engine]:
+        return self.index.of_key(self.plan.engine_key, site.name, self.attempt)
+
+    def _lent_sites(self, connector: bool) -> list[Site]:
+        program_ = self.plan.program
+        return [site for site in program_.sites if site.connector is connector and program_.lent(site)]
+
+    def digests(self) -> list[Taken]:
+        places = self.ran_on.items()
+        return [taken for site, (names, cell) in places for taken in _taken(self.index, names, cell, site)]
+
+    def own(self) -> list[tuple[str, str, Mapping[str, list[Data]]]]:
+        """(site, arm, kind -> data) of all that names this cell and is of this attempt."""
+        engines = self.index.engines
+        return [
+            (str(engines[engine].role or ""), str(name), events)
+            for (engine, of_cell, name), events in self.index.arms.items()
+            if of_cell == self.cell and engine in engines and engines[engine].attempt == self.attempt
+        ]
 
 
-def failures(index: Index, cell: Hashable, plan_: Plan, attempt: int) -> list[Failure]:
-    """Engines that failed this cell: the one it ran on, between its begin and end; when it never began, the last one
-    started for it; and the last baseline engine when that never finished."""
-    begins, ends = index.begins.get((cell, attempt), []), index.ends.get((cell, attempt), [])
-    started = index.of_key(plan_.engine_key, CONNECTOR, attempt)[-1:]
-    engines = [index.engines[engine] for _, engine in begins] or started
-    first = min((position for position, _ in begins), default=-1)
-    last = max((position for position, _ in ends), default=None)
-    found = []
-    for engine in engines:
-        for position, data in engine.failed:
-            if not ends or (first < position and (last is None or position < last)):
-                found.append(_failure(engine, data))
-    for engine in index.of_key(plan_.engine_key, BASELINE, attempt)[-1:]:
-        if not engine.baseline_ended:
-            found.extend(_failure(engine, data) for _, data in engine.failed)
-    return found
-
-
-def view(index: Index, cell: Hashable, attempt: int, plan_: Plan, *, strict: bool) -> CellView:
-    begins, ends = index.begins.get((cell, attempt), []), index.ends.get((cell, attempt), [])
-    engines = {name for name, engine in index.engines.items() if engine.attempt == attempt and engine.role != BASELINE}
-    ran_on = index.engines[begins[-1][1]] if begins else Engine("")
-    of_cell = [events for (engine, name, _), events in index.arms.items() if engine in engines and name == cell]
-    connector = Side(
-        CONNECTOR,
-        str(ran_on.name),
-        _table(ran_on),
-        arms(index, engines, cell, CONNECTOR),
-        bool(ends),
-        ran_on.started >= 0,
-    )
+def view(index: Index, name: Hashable, attempt: int, plan_: Plan, *, strict: bool) -> CellView:
+    cell = Cell(index, name, attempt, plan_)
+    sends = {send.where for send in plan_.program.sends}
     return CellView(
-        cell=str(cell),
+        cell=str(name),
         attempt=attempt,
         plan=plan_,
-        begun=bool(begins),
-        ended=bool(ends),
-        connector=connector,
-        baseline=baseline(index, plan_.engine_key, attempt),
-        failures=tuple(failures(index, cell, plan_, attempt)),
-        digests=tuple(taken(index, engines, cell, CONNECTOR) + _baseline_digests(index, plan_.engine_key, attempt)),
-        fired=tuple(data for events in of_cell for data in events.get("fault.fired", ())),
+        begun=bool(cell.begins),
+        ended=bool(cell.ends),
+        sides=cell.sides,
+        failures=tuple(cell.failures()),
+        digests=tuple(cell.digests()),
+        fired=tuple(data for _, _, events in cell.own() for data in events.get("fault.fired", ())),
+        unplanned=tuple(sorted({(site, arm) for site, arm, _ in cell.own() if site and (site, arm) not in sends})),
         strict=strict,
     )
 
 
-def taken(index: Index, engines: set[Hashable], cell: Hashable, role: str) -> list[Taken]:
-    """Digests of one cell (or of the baseline engine), values that were written once filled in everywhere."""
+def _taken(index: Index, engines: set[Hashable], cell: Hashable, role: str) -> list[Taken]:
+    """Digests of one site, values that were written once filled in everywhere."""
     found = []
     for (engine, of_cell, name), events in index.arms.items():
         if engine not in engines or of_cell != cell:
@@ -165,11 +239,6 @@ def taken(index: Index, engines: set[Hashable], cell: Hashable, role: str) -> li
 
 def _read(data: Data) -> tuple[Hashable, Hashable, Hashable]:
     return hashable(data["request"]), hashable(data.get("nth", 1)), hashable(data.get("rank", 0))
-
-
-def _baseline_digests(index: Index, key: str, attempt: int) -> list[Taken]:
-    side = baseline(index, key, attempt)
-    return [] if side is None else taken(index, {side.engine}, None, BASELINE)
 
 
 def _table(engine: Engine) -> Mapping[str, object] | None:

@@ -37,7 +37,13 @@ def _cell(index: Index, cell: Hashable, strict: bool) -> CellJudgement:
     if data is None:
         return _unjudged(cell, attempt, Finding("plan", Reason.NOT_RUN, {"what": "plan.cell"}))
     try:
-        plan = assemble.plan(data)
+        program = assemble.program(data)
+    except ValueError as error:
+        return _unjudged(cell, attempt, Finding("plan", Reason.NOT_RUN, {"what": f"program: {error}"}))
+    except Exception as error:
+        return _unjudged(cell, attempt, merge.rule_failed("program", error))
+    try:
+        plan = assemble.plan(data, program)
         view = assemble.view(index, cell, attempt, plan, strict=strict)
     except Exception as error:  # values of valid events that make no sense
         return _unjudged(cell, attempt, merge.rule_failed("view", error))

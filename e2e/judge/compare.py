@@ -5,15 +5,16 @@ time, steps are S tokens long and start where the cached tokens end: answers ser
 steps of the cold run (aligned); answers served the same number of tokens compute the same suffix (split-matched).
 Several at once share the steps, so only reruns on one engine, served the same number of tokens, are comparable, and
 that only in the engine's batch-invariant mode. Engines that don't compute alike are never comparable.
+What of all this is looked at is what a Send claims to be ``Like``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from e2e.base.verdict import Reason
 from e2e.judge.same_engine import disagreements
-from e2e.judge.view import BASELINE, Answer, CellView, Side
+from e2e.judge.view import Answer, CellView, Sent, Side
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,6 @@ class Difference:
     found: int | None
     logprobs: tuple[float | None, float | None]
     top: bool = False
-
-
-@dataclass(frozen=True)
-class Reference:
-    role: str
-    arm: str
-    answer: Answer
-
-    @property
-    def name(self) -> str:
-        return f"{self.role} {self.arm}"
 
 
 def same_bits(a: float, b: float) -> bool:
@@ -84,93 +74,102 @@ def max_logprob_diff(expected: Answer, found: Answer) -> float:
     return max(diffs, default=0.0)
 
 
-def prefill_step(view: CellView) -> int | None:
+def prefill_step(view: CellView, side: Side) -> int | None:
     """S in tokens: what the engine says, else what was planned."""
-    effective = (view.connector.effective or {}).get("max_num_batched_tokens")
+    effective = (side.effective or {}).get("max_num_batched_tokens")
     return view.plan.step if effective is None or view.plan.step is None else int(effective)
 
 
-def served(view: CellView, side: Side, arm: str, prompt: int) -> int | None:
+def served(view: CellView, sent: Sent, prompt: int) -> int | None:
     """Tokens of this prompt that came out of a cache, as far as that is known for sure: per request, else as expected
     when vLLM's counters of the arm agree. After a failed load it is unknown: the engine recomputed some, unless its
     policy is to fail then, so that an answer was built on what the load left."""
-    found = side.arms[arm]
-    if found.load_failed and view.plan.load_failure_policy != "fail":
+    arm = sent.arm
+    if arm.load_failed and view.plan.load_failure_policy != "fail":
         return None
-    cached = found.answers[prompt].cached
+    cached = arm.answers[prompt].cached
     if cached is not None:
         return cached
-    if side.reports_cached:
+    if sent.side.reports_cached:
         return 0
-    expected = found.expected.get(prompt)
-    counted = (found.local, found.external or (0 if side.role == BASELINE else found.external))
-    predicted = (found.predicted("local"), found.predicted("external"))
-    return None if expected is None or counted != predicted or None in counted else expected.local + expected.external
+    expected = arm.expected.get(prompt)
+    counted = (arm.local, arm.external if sent.side.site.connector else arm.external or 0)
+    for source, count in zip(("local", "external"), counted, strict=True):
+        span = arm.predicted(source)
+        if expected is None or span is None or not span.least == span.most == count:
+            return None
+    return expected.both.most
 
 
-def schedule(view: CellView, side: Side, arm: str, prompt: int) -> tuple[object, ...] | None:
+def schedule(view: CellView, sent: Sent, prompt: int) -> tuple[object, ...] | None:
     """Answers with equal schedules are comparable bit for bit; None is comparable with nothing."""
-    tokens = served(view, side, arm, prompt)
-    if tokens is None or not view.plan.deterministic:
+    tokens = served(view, sent, prompt)
+    if tokens is None:
         return None
-    if view.plan.concurrent:
-        return (side.role, tokens) if tokens else None
-    step = prefill_step(view)
-    engine = side.role if disagreements(view) else "any"
-    return (engine, "aligned") if tokens == 0 or (step and tokens % step == 0) else (engine, tokens)
+    if not sent.alone:
+        return ("at once", tokens) if tokens and (sent.side.effective or {}).get("batch_invariant") is True else None
+    step = prefill_step(view, sent.side)
+    return ("aligned",) if tokens == 0 or (step and tokens % step == 0) else ("split", tokens)
 
 
-def answers(view: CellView, prompt: int) -> Iterator[Reference]:
-    """All usable answers to one prompt but those of the external arms: what an external answer is compared with."""
-    for side in view.sides:
-        for arm in ("cold", "local"):
-            found = side.answer(arm, prompt)
-            if found is not None and same_prompt(view, side, arm, prompt):
-                yield Reference(side.role, arm, found)
+def comparable(view: CellView, one: Sent, other: Sent, prompt: int) -> bool:
+    mine = schedule(view, one, prompt)
+    if mine is None or schedule(view, other, prompt) != mine or not same_prompt(one, other, prompt):
+        return False
+    return one.side is other.side or (one.alone and not disagreements(one.side, other.side))
 
 
-def same_prompt(view: CellView, side: Side, arm: str, prompt: int) -> bool:
-    """Was the very same list of token ids sent as in the connector's cold arm?"""
-    cold = view.connector.arms.get("cold")
-    expected = [a.expected[prompt].digest for a in (cold, side.arms[arm]) if a and prompt in a.expected]
+def same_prompt(one: Sent, other: Sent, prompt: int) -> bool:
+    """Was the very same list of token ids sent?"""
+    expected = [sent.arm.expected[prompt].digest for sent in (one, other) if prompt in sent.arm.expected]
     return len(expected) == 2 and expected[0] == expected[1]
 
 
-def side_of(view: CellView, reference: Reference) -> Side:
-    return next(side for side in view.sides if side.role == reference.role)
-
-
-def exact_references(view: CellView, side: Side, arm: str, prompt: int) -> list[Reference]:
-    """References whose bits the answer of ``arm`` to ``prompt`` must have; empty when nothing computed the same."""
-    mine = schedule(view, side, arm, prompt)
-    if mine is None or not same_prompt(view, side, arm, prompt):
-        return []
-    return [
+def references(view: CellView, sent: Sent, prompt: int) -> list[Sent]:
+    """What the answer to ``prompt`` is claimed to be like, as far as it is there: plain sites first."""
+    named = [view.of(where) for where in sent.send.like]
+    found = [
         other
-        for other in answers(view, prompt)
-        if (other.role, other.arm) != (side.role, arm)
-        and schedule(view, side_of(view, other), other.arm, prompt) == mine
+        for other in named
+        if other is not None and other.answer(prompt) is not None and same_prompt(sent, other, prompt)
     ]
+    return sorted(found, key=lambda other: (other.side.site.connector, other.side.name, other.send.name))
 
 
-def unstable(view: CellView, prompt: int) -> Difference | None:
-    """Two answers of the reference that should be equal and are not: the baseline's, without it the connector's own."""
-    side = view.baseline or view.connector
-    if any(side.answer(arm, prompt) is None for arm in ("cold", "local")):
-        return None
-    mine = schedule(view, side, "cold", prompt)
-    if mine is None or schedule(view, side, "local", prompt) != mine:
-        return None
-    return first_difference(side.answer("cold", prompt), side.answer("local", prompt))
+def exact_references(view: CellView, sent: Sent, prompt: int) -> list[Sent]:
+    """References whose bits the answer to ``prompt`` must have; empty when nothing computed the same."""
+    return [other for other in references(view, sent, prompt) if comparable(view, sent, other, prompt)]
 
 
-def evidence(difference: Difference, *, prompt: int, role: str, arm: str, reference: str) -> dict[str, object]:
+def unstable(view: CellView, sent: Sent, prompt: int) -> tuple[Sent, Sent, Difference] | None:
+    """Two references of one engine that should be equal and are not: plain ones, where there are any, else others to
+    which nothing had been loaded yet."""
+    named = [other for where in sent.send.like if (other := view.of(where)) is not None and other.fresh]
+    named = [other for other in named if not other.side.site.connector] or named
+    named = [other for other in named if other.answer(prompt) is not None]
+    for number, one in enumerate(named):
+        for other in named[number + 1 :]:
+            if one.side is other.side and comparable(view, one, other, prompt):
+                difference = first_difference(one.answer(prompt), other.answer(prompt))
+                if difference is not None:
+                    return one, other, difference
+    return None
+
+
+def why(sent: Sent, reference: Sent, otherwise: Reason) -> Reason:
+    """What a difference means. Where nothing was loaded yet, an engine that does not repeat itself is no reference, and
+    one that differs from another differs by its connector."""
+    if not (sent.fresh and reference.fresh):
+        return otherwise
+    return Reason.UNSTABLE_REFERENCE if sent.side is reference.side else Reason.FIRST_ANSWER_DIFFERS
+
+
+def evidence(difference: Difference, *, prompt: int, sent: Sent, reference: Sent) -> dict[str, object]:
     """A difference as a finding's evidence; ``logprobs`` is [expected, found]."""
     return {
         "prompt": prompt,
-        "engine": role,
-        "arm": arm,
-        "reference": reference,
+        **sent.place,
+        "reference": reference.name,
         "position": difference.position,
         "kind": "top logprobs" if difference.top else difference.kind,
         "expected": difference.expected,

@@ -18,6 +18,7 @@ class Engine:
     name: Hashable
     key: Hashable = None
     role: Hashable = None
+    cell: Hashable = None
     attempt: int = 0
     started: int = -1
     effective: object = None
@@ -71,6 +72,7 @@ class Index:
             engine.key = hashable(data["engine_key"])
         if kind == "engine.start":
             engine.role, engine.started = hashable(data["role"]), position
+            engine.cell = hashable(data.get("cell"))
         elif kind == "engine.config":
             engine.effective = data["effective"]
         elif kind == "engine.failed":
@@ -90,8 +92,13 @@ class Index:
         return max(ended or named, default=0)
 
     def of_key(self, key: Hashable, role: str, attempt: int) -> list[Engine]:
-        """Engines of one key, role and attempt in the order of their starts."""
-        found = [e for e in self.engines.values() if e.key == key and e.role == role and e.attempt == attempt]
+        """Lent engines of one key, role and attempt in the order of their starts."""
+        found = [e for e in self.of_cell(None, role, attempt) if e.key == key]
+        return sorted(found, key=lambda engine: engine.started)
+
+    def of_cell(self, cell: Hashable, role: str, attempt: int) -> list[Engine]:
+        """Those that a cell started for a site of its program, in the order of their starts."""
+        found = [e for e in self.engines.values() if (e.cell, e.role, e.attempt) == (cell, role, attempt)]
         return sorted(found, key=lambda engine: engine.started)
 
 

@@ -10,7 +10,8 @@ from e2e.judge.view import CellView
 
 #: Among findings of one weight, these come first: the others often follow from them.
 CAUSES = (
-    Reason.FIRST_ANSWER_DIFFERS, Reason.NOT_RUN, Reason.FAULT_NOT_FIRED, Reason.METRICS_RESET, Reason.PREEMPTED,
+    Reason.FIRST_ANSWER_DIFFERS, Reason.NOT_RUN, Reason.FAULT_NOT_FIRED, Reason.SCENARIO_DID_NOT_HAPPEN,
+    Reason.METRICS_RESET, Reason.PREEMPTED,
     Reason.STORE_FAILED, Reason.LOAD_FAILED, Reason.RESET_REFUSED, Reason.COLD_NOT_COLD, Reason.NO_HIT,
     Reason.PARTIAL_HIT,
 )  # fmt: skip

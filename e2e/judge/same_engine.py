@@ -1,10 +1,11 @@
-"""Do both engines compute alike? Only then can one's answers be held against the other's bit for bit."""
+"""Do two engines compute alike? Only then can one's answers be held against the other's bit for bit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from e2e.judge.view import CellView
+from e2e.base.program import Site
+from e2e.judge.view import CellView, Side
 
 #: What both engines must have in common. ``threads``: on a CPU sums are split over threads, and vLLM reserves one core
 #: more for an engine with a connector; on two cores that alone moved logprobs by 4e-5 (float32).
@@ -12,6 +13,8 @@ SHARED = (
     "layout", "block_size", "attention_backend", "dtype", "num_layers", "versions", "max_num_batched_tokens", "threads",
     "gpu", "batch_invariant", "tensor_parallel", "ranks",
 )  # fmt: skip
+#: Settings of an engine as opposed to those of a load, see ``rules/loads.py``.
+OF_ENGINE = ("layout", "block_size", "attention_backend", "dtype", "kv_cache_dtype", "tensor_parallel")
 #: vLLM 0.29+ names layouts by their order of axes (L, B, H, N, C).
 ALIASES = {"LBNHC": "NHD", "LBHNC": "HND"}
 
@@ -26,13 +29,24 @@ def plain(value: object) -> object:
     return value
 
 
-def disagreements(view: CellView) -> Mapping[str, tuple[object, object]]:
-    """Setting -> (connector engine's, baseline engine's), where both are known and differ."""
-    if view.baseline is None:
-        return {}
-    mine, theirs = view.connector.effective or {}, view.baseline.effective or {}
+def asked(view: CellView, site: Site, axes: Sequence[str]) -> dict[str, object]:
+    """What was asked for of one site, as far as it can be checked."""
+    own = {axis: value for axis, value in site.settings.items() if axis in view.plan.expect or axis in OF_ENGINE}
+    expect = {**view.plan.expect, **own}
+    return {axis: expect[axis] for axis in axes if axis in expect}
+
+
+def disagreements(mine: Side, theirs: Side) -> Mapping[str, tuple[object, object]]:
+    """Setting -> (one engine's, the other's), where both are known and differ."""
+    one, other = mine.effective or {}, theirs.effective or {}
     return {
-        name: (mine[name], theirs[name])
+        name: (one[name], other[name])
         for name in SHARED
-        if name in mine and name in theirs and plain(mine[name]) != plain(theirs[name])
+        if name in one and name in other and plain(one[name]) != plain(other[name])
     }
+
+
+def references(view: CellView, side: Side) -> list[Side]:
+    """The plain sites whose answers this one's must be like."""
+    named = {where[0] for send in view.program.sends if send.site == side.name for where in send.like}
+    return [other for other in view.sides.values() if not other.site.connector and other.name in named - {side.name}]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-CONNECTOR, BASELINE = "connector", "baseline"
-EXTERNAL_ARMS = ("external", "external_again")
-ARMS_OF = {CONNECTOR: ("cold", "local", *EXTERNAL_ARMS), BASELINE: ("cold", "local")}
+from e2e.base.program import Program, Send, Site, Span, Where
+from e2e.judge.taken import Table, Taken
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,12 @@ class Plan:
     expect: Mapping[str, object]
     oracle: str
     step: int | None
-    lengths: tuple[int, ...]
+    program: Program
     blind: tuple[Mapping[str, object], ...]
     counters: bool
-    baseline: bool
-    deterministic: bool
     digests: bool
     fault: str | None
     load_failure_policy: str | None
-
-    @property
-    def concurrent(self) -> bool:
-        return int(self.settings.get("concurrency", 1)) > 1
 
 
 @dataclass(frozen=True)
@@ -65,9 +59,20 @@ class Answer:
 
 @dataclass(frozen=True)
 class Expected:
-    local: int
-    external: int
+    """What one text must be served; ``tokens`` is its length."""
+
+    local: Span
+    external: Span
+    tokens: int
     digest: str
+
+    @property
+    def both(self) -> Span:
+        return plus((self.local, self.external))
+
+
+def plus(spans: Sequence[Span]) -> Span:
+    return Span(sum(span.least for span in spans), sum(span.most for span in spans))
 
 
 @dataclass(frozen=True)
@@ -84,8 +89,9 @@ class Failure:
 
 @dataclass
 class Arm:
-    """One arm of one engine. What was not recorded is None or missing, and no rule takes that for zero. ``evidence``:
-    what the connector says, of each rank that told or once for all."""
+    """What was recorded of one Send. What was not recorded is None or missing, and no rule takes that for zero.
+    ``gone``: prompts whose client went away. ``evidence``: what the connector says, of each rank that told or once for
+    all. ``seen``: what the player counted."""
 
     name: str
     begun: int = 0
@@ -93,12 +99,14 @@ class Arm:
     expected: dict[int, Expected] = field(default_factory=dict)
     answers: dict[int, Answer] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
     indeterminate: list[int] = field(default_factory=list)
     repeated: list[int] = field(default_factory=list)
     metrics: Mapping[str, object] | None = None
     evidence: tuple[Mapping[str, object], ...] = ()
     reset: Mapping[str, object] | None = None
     overwrite: Mapping[str, object] | None = None
+    seen: dict[str, int] = field(default_factory=dict)
 
     def counter(self, name: str) -> int | None:
         """Delta of one of vLLM's counters over this arm, in tokens (or preemptions)."""
@@ -110,8 +118,8 @@ class Arm:
         values = [told["counters"].get(name) for told in self.evidence]
         return [None if value is None else int(value) for value in values]
 
-    def connector_failures(self, name: str) -> int:
-        """The same of all ranks together: what never failed need not be counted."""
+    def connector_total(self, name: str) -> int:
+        """The same of all ranks together: what never happened need not be counted."""
         return sum(value or 0 for value in self.connector_counter(name))
 
     @property
@@ -123,11 +131,13 @@ class Arm:
         """The first errors of its own that the connector logged in this arm."""
         return [str(line) for told in self.evidence for line in told.get("errors") or ()]
 
-    def predicted(self, source: str) -> int | None:
-        """Tokens that all prompts of this arm together must be served by ``source`` ("local" or "external")."""
-        if not self.expected or self.expected.keys() != self.answers.keys():
+    def predicted(self, source: str) -> Span | None:
+        """Tokens that all prompts of this arm together must be served by ``source`` ("local" or "external"). Of one
+        whose client went away nobody knows."""
+        if not self.expected or self.expected.keys() != self.answers.keys() | {*self.gone}:
             return None
-        return sum(getattr(expected, source) for expected in self.expected.values())
+        spans = {prompt: getattr(hit, source) for prompt, hit in self.expected.items()}
+        return plus([Span(0, span.most) if prompt in self.gone else span for prompt, span in spans.items()])
 
     @property
     def local(self) -> int | None:
@@ -143,25 +153,36 @@ class Arm:
 
     @property
     def load_failed(self) -> bool:
-        return self.connector_failures("load_failures") > 0 or any(load.get("failed") for load in self.loads)
+        return self.connector_total("load_failures") > 0 or any(load.get("failed") for load in self.loads)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One engine start. ``started``: it was recorded, and with it what the engine is."""
+
+    name: str
+    effective: Mapping[str, object] | None
+    started: bool
 
 
 @dataclass(frozen=True)
 class Side:
-    """One engine's part in a cell: the connector's own, or the baseline engine that has no connector. ``started``: its
-    start was recorded, and with it what it is."""
+    """One site's part in a cell. ``engines``: its starts in order. ``finished``: what it was sent ran to its end.
+    ``lent``: no step starts it."""
 
-    role: str
-    engine: str
-    effective: Mapping[str, object] | None
+    site: Site
+    engines: tuple[Ran, ...]
     arms: Mapping[str, Arm]
     finished: bool
-    started: bool
+    lent: bool
 
-    def answer(self, arm: str, prompt: int) -> Answer | None:
-        """An answer that can be compared, or None."""
-        found = self.arms[arm].answers.get(prompt) if arm in self.arms else None
-        return found if found is not None and found.usable else None
+    @property
+    def name(self) -> str:
+        return self.site.name
+
+    @property
+    def effective(self) -> Mapping[str, object] | None:
+        return self.engines[-1].effective if self.engines else None
 
     @property
     def reports_cached(self) -> bool:
@@ -170,46 +191,102 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """``digest.taken``, with its values filled in, and what was sampled of the same request. ``sent``: its request is
-    one that this arm sent for this prompt."""
+class Sent:
+    """A Send of the program and what was recorded of it. ``alone``: one request at a time, and no other Send beside it.
+    ``fresh``: nothing was served to its site by the connector before it, nor by it."""
 
-    role: str
-    arm: str
-    sent: bool
-    data: Mapping[str, object]
-    sample: Mapping[str, object] | None
+    send: Send
+    side: Side
+    arm: Arm
+    alone: bool
+    fresh: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.side.name} {self.send.name}"
+
+    @property
+    def place(self) -> dict[str, object]:
+        return {"engine": self.side.name, "arm": self.send.name}
+
+    def answer(self, prompt: int) -> Answer | None:
+        """An answer that can be compared, or None."""
+        found = self.arm.answers.get(prompt)
+        return found if found is not None and found.usable else None
 
 
 @dataclass(frozen=True)
 class CellView:
+    """``sides``: in the order of the program; a lent plain site of which nothing was recorded is not there.
+    ``unplanned``: (site, arm) of what was recorded for this cell and that its program does not send."""
+
     cell: str
     attempt: int
     plan: Plan
     begun: bool
     ended: bool
-    connector: Side
-    baseline: Side | None
+    sides: Mapping[str, Side]
     failures: tuple[Failure, ...]
     digests: tuple[Taken, ...]
     fired: tuple[Mapping[str, object], ...]
+    unplanned: tuple[tuple[str, str], ...] = ()
     strict: bool = False
 
     @property
+    def program(self) -> Program:
+        return self.plan.program
+
+    @cached_property
+    def sent(self) -> tuple[Sent, ...]:
+        """What was recorded of the program's Sends, in its order."""
+        found, loaded = [], set()
+        for send in self.program.sends:
+            if send.external:
+                loaded.add(send.site)
+            side = self.sides.get(send.site)
+            if side is not None and send.name in side.arms:
+                alone = send.at_once == 1 and send.where not in self._crowded
+                found.append(Sent(send, side, side.arms[send.name], alone, send.site not in loaded))
+        return tuple(found)
+
+    @cached_property
+    def _crowded(self) -> frozenset[Where]:
+        """Sends beside which their engine has another one."""
+        return frozenset(
+            one.where
+            for step in self.program.steps
+            for one in getattr(step, "steps", ())
+            for other in step.steps
+            if isinstance(one, Send) and isinstance(other, Send) and one is not other and one.site == other.site
+        )
+
+    @property
     def prompts(self) -> range:
-        return range(len(self.plan.lengths))
+        return range(len(self.program.texts))
+
+    def ranks(self, side: Side) -> int:
+        """How many of its ranks have to tell: as many as the engine says that it has, or was to have."""
+        settings = {**self.plan.settings, **side.site.settings}
+        told = [(side.effective or {}).get(name) for name in ("ranks", "tensor_parallel")]
+        return max(int(n or 1) for n in (*told, settings.get("tensor_parallel")))
+
+    @cached_property
+    def table(self) -> Table:
+        """All digests by what they are of."""
+        return Table.of(self.digests)
 
     @property
-    def ranks(self) -> int:
-        """How many ranks have to tell: as many as an engine says that it has, or was to have."""
-        effective = [side.effective for side in self.sides if side.effective]
-        told = [table.get(name) for table in effective for name in ("ranks", "tensor_parallel")]
-        return max(int(n or 1) for n in (*told, self.plan.settings.get("tensor_parallel")))
+    def external(self) -> list[Sent]:
+        """What came, or was to come, from a connector."""
+        return [sent for sent in self.sent if sent.send.external]
 
     @property
-    def sides(self) -> tuple[Side, ...]:
-        return (self.connector,) if self.baseline is None else (self.connector, self.baseline)
+    def connectors(self) -> list[Side]:
+        return [side for side in self.sides.values() if side.site.connector]
 
-    @property
-    def external_arms(self) -> list[Arm]:
-        return [self.connector.arms[name] for name in EXTERNAL_ARMS if name in self.connector.arms]
+    def of(self, where: Where) -> Sent | None:
+        return next((sent for sent in self.sent if sent.send.where == where), None)
+
+    def place(self, sent: Sent) -> dict[str, object]:
+        """Where a finding of a connector's Send is; which engine where there is more than one with a connector."""
+        return sent.place if len(self.connectors) > 1 else {"arm": sent.send.name}

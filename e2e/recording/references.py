@@ -46,10 +46,9 @@ class References:
             self._engines[data["engine"]] = data["engine_key"]
         elif kind == "plan.cell":
             self._cells[data["cell"]] = data["engine_key"]
-            if program := data.get("program"):
-                self._sites[data["engine_key"]] = {site["name"] for site in program["sites"]}
-            if not data["deterministic"] and data["settings"].get("concurrency", 1) == 1:
-                raise ValueError("calls one request at a time not deterministic")
+            self._sites[data["engine_key"]] |= set(_sites(data.get("program")))
+            if data.get("program") is None and data["deterministic"] != (data["settings"].get("concurrency", 1) == 1):
+                raise ValueError("says two things of whether it was one request at a time")
         if kind != "note":
             self._names(data)
         self._span(kind, data)
@@ -89,3 +88,10 @@ class References:
             if key not in self._open:
                 raise ValueError(f"ends what did not begin: {', '.join(str(data[name]) for name in names)}")
             self._open.remove(key)
+
+
+def _sites(program: object) -> list[str]:
+    """Names; a program that is none is the judge's to name."""
+    sites = program.get("sites") if isinstance(program, Mapping) else None
+    names = [site.get("name") for site in sites if isinstance(site, Mapping)] if isinstance(sites, list) else []
+    return [name for name in names if isinstance(name, str)]

@@ -55,7 +55,7 @@ class Engine(Closed):
     """An engine key and a role; times are sums over its starts, in seconds."""
 
     key: str
-    role: Literal["connector", "baseline"]
+    role: str
     starts: int
     start_s: float
     stop_s: float

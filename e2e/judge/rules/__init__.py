@@ -15,6 +15,7 @@ from e2e.judge.rules import (
     exact,
     failed,
     fault,
+    happened,
     hits,
     loads,
     preparation,
@@ -27,6 +28,7 @@ Rule = Callable[[CellView], list[Finding]]
 RULES: dict[str, Rule] = {
     module.RULE: module.check
     for module in (
-        failed, complete, exact, coarse, digests, stored, hits, counters, preparation, effective, loads, fault, blind,
+        failed, complete, happened, exact, coarse, digests, stored, hits, counters, preparation, effective, loads,
+        fault, blind,
     )
 }  # fmt: skip

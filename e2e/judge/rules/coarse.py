@@ -1,15 +1,19 @@
-"""Where nothing computed the same steps: the first differing token must be a near tie within the baseline's own noise.
+"""``Like``, where nothing computed the same steps: the first differing token must be a near tie within the noise of the
+plain engine that is named.
 
-Noise is the largest difference of logprobs that the baseline engine shows between its own cold and local answers, up to
-and with the first differing token, over pairs that need not be equal. A tie may lean by twice that: both logits move.
+Noise is the largest difference of logprobs that the plain engine shows between its own answers to one prompt, up to and
+with the first differing token, over pairs that need not be equal. A tie may lean by twice that: both logits move.
 """
 
 from __future__ import annotations
 
+from itertools import combinations
+
+from e2e.base.program import Computed, Loaded
 from e2e.base.verdict import Finding, Reason
 from e2e.judge import compare
 from e2e.judge.rules import digests
-from e2e.judge.view import ARMS_OF, BASELINE, CONNECTOR, EXTERNAL_ARMS, Answer, CellView
+from e2e.judge.view import Answer, CellView, Sent
 
 RULE = "coarse"
 #: One step of a bfloat16 logit between 16 and 32: what the smallest rounding moves, whatever the noise sample shows.
@@ -17,38 +21,48 @@ LOGIT_STEP = 0.125
 
 
 def check(view: CellView) -> list[Finding]:
-    allowed = noise(view)
     findings = []
-    for prompt in view.prompts:
-        shaken = compare.unstable(view, prompt) is not None
-        for arm in ARMS_OF[CONNECTOR]:
-            if view.connector.answer(arm, prompt) is None:
+    for sent in view.sent:
+        if not sent.side.site.connector:
+            continue
+        allowed = noise(view, sent)
+        for prompt in sent.send.texts:
+            if sent.answer(prompt) is None:
                 continue
-            exact = [] if shaken else compare.exact_references(view, view.connector, arm, prompt)
+            shaken = compare.unstable(view, sent, prompt) is not None
+            exact = [] if shaken else compare.exact_references(view, sent, prompt)
             beyond = None
-            if allowed is not None and not any(r.role == BASELINE for r in exact):
-                beyond = _beyond(view, arm, prompt, allowed)
+            if allowed is not None and all(other.side.site.connector for other in exact):
+                beyond = _beyond(view, sent, prompt, allowed)
             if beyond is not None:
                 findings.append(Finding(RULE, Reason.BEYOND_NOISE, beyond))
-            if not exact and arm in EXTERNAL_ARMS and not digests.vouch(view, arm, prompt):
-                seen = {"prompt": prompt, "arm": arm, "noise": allowed}
+            if not exact and _must_be_shown(view, sent) and not digests.vouch(view, sent, prompt):
+                seen = {"prompt": prompt, **view.place(sent), "noise": allowed}
                 findings.append(Finding(RULE, Reason.NO_EXACT_REFERENCE, seen))
     return findings
 
 
-def noise(view: CellView) -> float | None:
-    """Largest logprob difference within the baseline engine, or None when its answers show none: pairs that computed
-    the same steps, or that came one at a time, may be equal and yet say nothing about other steps."""
-    if view.baseline is None:
-        return None
+def _must_be_shown(view: CellView, sent: Sent) -> bool:
+    """What was loaded, and what only digests could show where there are none."""
+    by_digests = sent.send.claim(Loaded) or sent.send.claim(Computed)
+    return sent.send.external or (by_digests is not None and not sent.send.like and not view.plan.digests)
+
+
+def noise(view: CellView, sent: Sent) -> float | None:
+    """Largest logprob difference within the plain engine that ``sent`` must be like, or None when its answers show
+    none: pairs that computed the same steps, or that came one at a time, may be equal and yet say nothing about other
+    steps."""
+    named = {site for site, _ in sent.send.like}
+    plain = [other for other in view.sent if other.side.name in named and not other.side.site.connector]
     seen = []
-    for prompt in view.prompts:
-        cold, local = (view.baseline.answer(arm, prompt) for arm in ("cold", "local"))
-        if cold is None or local is None:
-            continue
-        schedules = [compare.schedule(view, view.baseline, arm, prompt) for arm in ("cold", "local")]
-        if schedules[0] != schedules[1] or schedules[0] is None or compare.unstable(view, prompt):
-            seen.append(_common_noise(cold, local))
+    for one, other in combinations(plain, 2):
+        for prompt in {*one.send.texts} & {*other.send.texts}:
+            answers = [each.answer(prompt) for each in (one, other)]
+            if one.side is not other.side or None in answers:
+                continue
+            repeats = compare.comparable(view, one, other, prompt)
+            if not repeats or compare.first_difference(*answers) is not None:
+                seen.append(_common_noise(*answers))
     return max(seen, default=0.0) or None
 
 
@@ -67,21 +81,22 @@ def _fork(a: Answer, b: Answer) -> int:
     return next((i for i, (x, y) in enumerate(pairs) if x != y), min(len(a.tokens), len(b.tokens)))
 
 
-def _beyond(view: CellView, arm: str, prompt: int, allowed: float) -> dict[str, object] | None:
-    """Evidence when the answer leaves the baseline's nearest answer by more than the noise explains."""
-    found = view.connector.answer(arm, prompt)
-    references = [r for r in compare.answers(view, prompt) if r.role == BASELINE]
-    if not references or not compare.same_prompt(view, view.connector, arm, prompt):
+def _beyond(view: CellView, sent: Sent, prompt: int, allowed: float) -> dict[str, object] | None:
+    """Evidence when the answer leaves the plain engine's nearest answer by more than the noise explains."""
+    found = sent.answer(prompt)
+    references = [other for other in compare.references(view, sent, prompt) if not other.side.site.connector]
+    if not references:
         return None
-    nearest = max(references, key=lambda r: (_fork(r.answer, found), r.arm))
-    fork = _fork(nearest.answer, found)
-    if fork == len(nearest.answer.tokens) == len(found.tokens):
+    nearest = max(references, key=lambda other: (_fork(other.answer(prompt), found), other.send.name))
+    expected = nearest.answer(prompt)
+    fork = _fork(expected, found)
+    if fork == len(expected.tokens) == len(found.tokens):
         return None
-    lead = _lead(nearest.answer, found, fork)
+    lead = _lead(expected, found, fork)
     if lead is not None and lead <= max(2 * allowed, LOGIT_STEP):
         return None
-    difference = compare.first_difference(nearest.answer, found)
-    seen = compare.evidence(difference, prompt=prompt, role=CONNECTOR, arm=arm, reference=nearest.name)
+    difference = compare.first_difference(expected, found)
+    seen = compare.evidence(difference, prompt=prompt, sent=sent, reference=nearest)
     return {**seen, "lead": lead, "noise": allowed}
 
 

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
+from e2e.base.program import Happened, Span
 from e2e.base.verdict import Finding, Reason
-from e2e.judge.view import ARMS_OF, CONNECTOR, EXTERNAL_ARMS, Arm, CellView, Side
+from e2e.judge.view import CellView, Sent
 
 RULE = "counters"
 
 
 def check(view: CellView) -> list[Finding]:
-    findings = []
-    for side in view.sides:
-        for name in ARMS_OF[side.role]:
-            if name in side.arms:
-                findings.extend(_arm(view, side, side.arms[name]))
-    return findings
+    return [finding for sent in view.sent for finding in _arm(view, sent)]
 
 
-def _arm(view: CellView, side: Side, arm: Arm) -> list[Finding]:
-    where = {"engine": side.role, "arm": arm.name}
-    missing = _missing(view, side, arm)
+def _arm(view: CellView, sent: Sent) -> list[Finding]:
+    arm, where = sent.arm, sent.place
+    missing = _missing(view, sent)
     findings = [Finding(RULE, Reason.COUNTERS_MISSING, {**where, "what": missing})] if missing else []
     if arm.metrics is None:
         return findings
     if arm.metrics["went_back"]:
         findings.append(Finding(RULE, Reason.METRICS_RESET, where))
-    if arm.counter("preemptions"):
+    if arm.counter("preemptions") and not _claimed(sent, "preemptions"):
         findings.append(Finding(RULE, Reason.PREEMPTED, {**where, "found": arm.counter("preemptions")}))
-    findings.extend(_prompt_tokens(view, arm, where))
+    findings.extend(_prompt_tokens(view, sent))
     if arm.load_failed:
-        failed = arm.connector_failures("load_failures") or sum(bool(load.get("failed")) for load in arm.loads)
+        failed = arm.connector_total("load_failures") or sum(bool(load.get("failed")) for load in arm.loads)
         recomputed = view.plan.load_failure_policy == "recompute"
         findings.append(
             Finding(
@@ -41,17 +37,21 @@ def _arm(view: CellView, side: Side, arm: Arm) -> list[Finding]:
     return findings
 
 
-def _missing(view: CellView, side: Side, arm: Arm) -> list[str]:
-    connector = side.role == CONNECTOR
+def _claimed(sent: Sent, what: str) -> bool:
+    return any(isinstance(claim, Happened) and claim.what == what for claim in sent.send.claims)
+
+
+def _missing(view: CellView, sent: Sent) -> list[str]:
+    arm, connector = sent.arm, sent.side.site.connector
     missing = [] if arm.predicted("local") is not None else ["expect.hit"]
-    if connector and view.plan.counters and (silent := _silent(view, arm)):
+    if connector and view.plan.counters and (silent := _silent(view, sent)):
         missing.append(silent)
     if arm.metrics is None:
         return [*missing, "metrics"]
     ttft = arm.metrics["ttft"] or {}
-    if not arm.metrics["complete"] or ttft.get("count") != len(arm.answers) or "sum_s" not in ttft:
+    if not arm.metrics["complete"] or not _of_all(sent, ttft.get("count")) or "sum_s" not in ttft:
         missing.append("time_to_first_token_seconds")
-    if arm.metrics["requests"] != len(arm.answers):
+    if not _of_all(sent, arm.metrics["requests"]):
         missing.append("requests")
     if arm.local is None:
         missing.append("prompt_tokens_by_source{local_cache_hit}")
@@ -62,21 +62,40 @@ def _missing(view: CellView, side: Side, arm: Arm) -> list[str]:
     return missing
 
 
-def _silent(view: CellView, arm: Arm) -> str:
-    """What the connector did not tell. Before the first hit there may be no counter of hits yet, but in an external arm
-    there must be."""
-    hits, told = "connector hit_tokens", [evidence.get("rank") for evidence in arm.evidence]
-    if not told or (arm.name in EXTERNAL_ARMS and None in arm.connector_counter("hit_tokens")):
+def _of_all(sent: Sent, count: object) -> bool:
+    """Of all requests; one whose client went away may count or not."""
+    answered = len(sent.arm.answers)
+    return isinstance(count, int) and answered <= count <= answered + len(sent.arm.gone)
+
+
+def _silent(view: CellView, sent: Sent) -> str:
+    """What the connector did not tell. Before the first hit there may be no counter of hits yet, but where one was to
+    be there must be."""
+    hits, told = "connector hit_tokens", [evidence.get("rank") for evidence in sent.arm.evidence]
+    if not told or (sent.send.external and None in sent.arm.connector_counter("hit_tokens")):
         return hits
-    lacking = [] if None in told else sorted(set(range(view.ranks)) - {*told})
+    lacking = [] if None in told else sorted(set(range(view.ranks(sent.side))) - {*told})
     return f"{hits} of rank {', '.join(map(str, lacking))}" if lacking else ""
 
 
-def _prompt_tokens(view: CellView, arm: Arm, where: dict[str, object]) -> list[Finding]:
+def _prompt_tokens(view: CellView, sent: Sent) -> list[Finding]:
     """vLLM must have counted the tokens of our prompts and nobody else's: an attached engine may have other users."""
-    found = arm.counter("prompt_tokens")
-    sent = [view.plan.lengths[prompt] for prompt in arm.answers if prompt in view.prompts]
-    if found is None or len(sent) != len(arm.answers) or found == sum(sent):
+    found = sent.arm.counter("prompt_tokens")
+    answered, gone = ([_tokens(view, sent, p) for p in prompts] for prompts in (sent.arm.answers, sent.arm.gone))
+    if found is None or None in answered + gone:
         return []
-    seen = {**where, "source": "vLLM prompt_tokens", "expected": sum(sent), "found": found}
+    expected = Span(sum(answered), sum(answered + gone))
+    if expected.least <= found <= expected.most:
+        return []
+    seen = {**sent.place, "source": "vLLM prompt_tokens", "expected": expected.most, "found": found}
     return [Finding(RULE, Reason.SOURCES_DISAGREE, seen)]
+
+
+def _tokens(view: CellView, sent: Sent, prompt: int) -> int | None:
+    """None for a prompt that was not planned. How long an answer became that stands in it, only its sender knows."""
+    if prompt not in view.prompts:
+        return None
+    text = view.program.texts[prompt]
+    if text.follows is None:
+        return text.tokens
+    return sent.arm.expected[prompt].tokens if prompt in sent.arm.expected else None

@@ -1,125 +1,115 @@
-"""Digests: what attention read after the load is what the cold run computed, and that is what an engine without a
-connector computes. Where not: the first wrong layer, block, K or V and head, how much, and what was done to it."""
+"""``Loaded`` and ``Computed``: what attention read after the load is what another Send computed, and that is what an
+engine without a connector computes. Where not: the first wrong layer, block, K or V and head, how much, and what was
+done to it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from e2e.base.program import Claims, Computed, Loaded, Send, Where
 from e2e.base.verdict import Finding, Reason
 from e2e.judge import compare
 from e2e.judge.classify import classify
-from e2e.judge.kv import Digest, Sample
-from e2e.judge.view import BASELINE, CONNECTOR, EXTERNAL_ARMS, CellView, Taken
+from e2e.judge.kv import Digest
+from e2e.judge.same_engine import asked
+from e2e.judge.taken import Place
+from e2e.judge.view import CellView, Sent, Side
 
 RULE = "digests"
-#: (request, n-th read of it, rank)
-Place = tuple[str, int, int]
-Key = tuple[str, str, str, int, str, int, int]
-
-
-@dataclass(frozen=True)
-class Table:
-    """``found``: (role, arm, when, prompt, *Place) -> digest, in order. ``foreign``: what came back for a request that
-    was not sent, ``broken``: what can't be read, ``twice``: what was told twice, and not alike; as (role, arm, prompt).
-    """
-
-    found: Mapping[Key, Digest]
-    foreign: list[tuple[str, str, object]]
-    broken: list[tuple[str, str, object]]
-    twice: list[tuple[str, str, object]]
-
-    def of(self, role: str, arm: str, when: str, prompt: int) -> dict[Place, Digest]:
-        return {k[4:]: d for k, d in self.found.items() if k[:4] == (role, arm, when, prompt)}
-
-    def computed(self, role: str, prompt: int) -> dict[int, Digest]:
-        """What the cold run computed, by rank."""
-        return {rank: digest for (_, _, rank), digest in self.of(role, "cold", "computed", prompt).items()}
 
 
 def check(view: CellView) -> list[Finding]:
     if not view.plan.digests:
         return []
-    table = _table(view.digests)
     findings = [
         Finding(RULE, Reason.DIGEST_MISSING, {"engine": role, "arm": arm, "prompt": prompt, "what": what})
         for what, places in (
-            ("digests of another request", table.foreign),
-            ("digests that can't be read", table.broken),
-            ("digests that contradict each other", table.twice),
+            ("digests of another request", view.table.foreign),
+            ("digests that can't be read", view.table.broken),
+            ("digests that contradict each other", view.table.twice),
         )
         for role, arm, prompt in places
     ]
     for prompt in view.prompts:
-        findings += _missing(view, table, prompt)
-        findings += _first_answer(view, table, prompt)
-        for arm in EXTERNAL_ARMS:
-            findings += _external(view, table, arm, prompt)
+        findings += _missing(view, prompt)
+    for sent in view.sent:
+        for prompt in sent.send.texts:
+            findings += _failed(view, sent, prompt)
+            for claim in sent.send.claims:
+                findings += _claim(view, sent, claim, prompt)
     return findings
 
 
-def vouch(view: CellView, arm: str, prompt: int) -> bool:
+def _claim(view: CellView, sent: Sent, claim: Claims, prompt: int) -> Iterator[Finding]:
+    if isinstance(claim, Loaded):
+        yield from _loaded(view, sent, claim.step, prompt)
+    elif isinstance(claim, Computed):
+        yield from _computed(view, sent, claim.step, prompt)
+
+
+def vouch(view: CellView, sent: Sent, prompt: int) -> bool:
     """Do equal digests prove the load of this answer, so that no exact reference is needed? Only when all that was
-    served was hashed, and the cold run's KV is what the baseline engine computes."""
-    if not view.plan.digests:
+    served was hashed, and what it was loaded from is what a plain engine computes."""
+    claim = sent.send.claim(Loaded)
+    if not view.plan.digests or claim is None:
         return False
-    table = _table(view.digests)
-    read = table.of(CONNECTOR, arm, "read", prompt)
-    cold, base = (table.computed(role, prompt) for role in (CONNECTOR, BASELINE))
-    ranks = set(range(view.ranks)) | cold.keys()
-    if not read or _untold(read, ranks) or cold.keys() != ranks or (view.baseline is not None and base.keys() != ranks):
+    read = view.table.all(sent.send.where, "read", prompt)
+    computed = _reference(view, claim.step, prompt)
+    ranks = set(range(view.ranks(sent.side))) | computed.keys()
+    if not read or _untold(read, ranks) or computed.keys() != ranks or not _vouched(view, claim.step, prompt, ranks):
         return False
-    expected = view.connector.arms[arm].expected.get(prompt)
-    served = None if expected is None else expected.local + expected.external
+    served = _to_be_served(sent, prompt)
     return all(
         (nth > 1 or digest.tokens == served)
         and digest.tokens % digest.block_size == 0
-        and digest.values.shape[3] <= cold[rank].values.shape[3]
+        and digest.values.shape[3] <= computed[rank].values.shape[3]
         and not (digest.missing_layers or digest.failed)
-        and _equal(cold[rank], digest)
-        and (not base or _equal(base[rank], cold[rank]))
+        and _equal(computed[rank], digest)
         for (_, nth, rank), digest in read.items()
     )
 
 
-def _table(digests: tuple[Taken, ...]) -> Table:
-    found: dict[Key, Digest] = {}
-    foreign, broken, twice = [], [], []
-    for taken in digests:
-        place = (taken.role, taken.arm, taken.data["prompt"])
-        if not taken.sent:
-            foreign.append(place)
-            continue
-        try:
-            digest = Digest.of(taken.data)
-            if taken.sample is not None and digest.when == "read":
-                digest = replace(digest, sample=Sample.of(taken.sample))
-        except (KeyError, TypeError, ValueError):
-            broken.append(place)
-            continue
-        # a prompt is computed once, and every read counts: a wrong one that a right one follows is wrong
-        of = ("", 1) if digest.when == "computed" else (digest.request, digest.nth)
-        key = (taken.role, taken.arm, digest.when, digest.prompt, *of, digest.rank)
-        if not np.array_equal(digest.values, found.setdefault(key, digest).values):
-            twice.append(place)
-    return Table(dict(sorted(found.items())), foreign, broken, twice)
+def _vouched(view: CellView, step: Where, prompt: int, ranks: set[int]) -> bool:
+    """Is what this Send computed all that its own claim says, as far as there is something to compare it with?"""
+    claim = view.program.send(step).claim(Computed)
+    if claim is None or claim.step[0] not in view.sides:
+        return True
+    mine, other = (_reference(view, where, prompt) for where in (step, claim.step))
+    return other.keys() == ranks and all(_equal(other[rank], mine[rank]) for rank in ranks)
 
 
-def _missing(view: CellView, table: Table, prompt: int) -> Iterator[Finding]:
-    """Of every rank and every read: its layers, and for a rerun all whole blocks that were to be served, but for the
-    last token, which vLLM computes in any case."""
-    wanted = [(CONNECTOR, "cold", "computed")]
-    wanted += [(CONNECTOR, arm, "read") for arm in EXTERNAL_ARMS if _served(view, arm, prompt)]
-    if view.baseline is not None:
-        wanted.append((BASELINE, "cold", "computed"))
-    tables = {(role, arm): table.of(role, arm, when, prompt) for role, arm, when in wanted}
-    ranks = {rank for found in tables.values() for _, _, rank in found} | set(range(view.ranks))
-    for role, arm, when in wanted:
-        found = tables[role, arm]
+def _reference(view: CellView, step: Where, prompt: int) -> dict[int, Digest]:
+    """What a Send computed of a prompt, by rank; of one that it did not send, the blocks in front that it shares with
+    one that it did."""
+    text, tokens = _shared(view, view.program.send(step), prompt)
+    computed = view.table.computed(step, text)
+    if text == prompt:
+        return computed
+    blocks = {rank: tokens // digest.block_size for rank, digest in computed.items()}
+    return {rank: replace(d, values=d.values[..., : blocks[rank]]) for rank, d in computed.items() if blocks[rank]}
+
+
+def _shared(view: CellView, send: Send, prompt: int) -> tuple[int, int]:
+    """The text of a Send that shares most with a prompt, and how many tokens that is."""
+    if prompt in send.texts:
+        return prompt, view.program.texts[prompt].tokens
+    common = {text: view.program.common(prompt, text) for text in send.texts}
+    return max(common.items(), key=lambda item: item[1])
+
+
+def _missing(view: CellView, prompt: int) -> Iterator[Finding]:
+    """Of every rank and every read: its layers, and of what was served all whole blocks, but for the last token, which
+    vLLM computes in any case."""
+    wanted = {(where, when, text): view.table.all(where, when, text) for where, when, text in _wanted(view, prompt)}
+    for (where, when, text), found in wanted.items():
+        side = view.sides[where[0]]
+        told = {rank for (other, _, _), by in wanted.items() if other[0] == where[0] for _, _, rank in by}
+        ranks = told | set(range(view.ranks(side)))
         layers = sorted({layer for digest in found.values() for layer in digest.missing_layers})
-        tokens = _served(view, arm, prompt) if role == CONNECTOR else 0
+        tokens = _served(view, where, text) if when == "read" else 0
         lacking = [f"layers {layers}"] if layers else []
         lacking += _untold(found, ranks) if found else ["all"]
         lacking += [
@@ -130,7 +120,25 @@ def _missing(view: CellView, table: Table, prompt: int) -> Iterator[Finding]:
         ]
         if lacking:
             what = f"{when} KV" if lacking == ["all"] else f"{when} KV of {', '.join(dict.fromkeys(lacking))}"
-            yield Finding(RULE, Reason.DIGEST_MISSING, {"engine": role, "arm": arm, "prompt": prompt, "what": what})
+            seen = {"engine": where[0], "arm": where[1], "prompt": text, "what": what}
+            yield Finding(RULE, Reason.DIGEST_MISSING, seen)
+
+
+def _wanted(view: CellView, prompt: int) -> Iterator[tuple[Where, str, int]]:
+    """(Send, when, text) of all digests that claims about this prompt speak of."""
+    for send in view.program.sends:
+        sent = view.of(send.where)
+        if prompt not in send.texts or (sent is not None and prompt in sent.arm.gone):
+            continue
+        for claim in send.claims:
+            if not isinstance(claim, (Loaded, Computed)):
+                continue
+            if isinstance(claim, Computed):
+                yield send.where, "computed", prompt
+            elif _served(view, send.where, prompt):
+                yield send.where, "read", prompt
+            if claim.step[0] in view.sides:
+                yield claim.step, "computed", _shared(view, view.program.send(claim.step), prompt)[0]
 
 
 def _untold(found: Mapping[Place, Digest], ranks: set[int]) -> list[str]:
@@ -147,58 +155,69 @@ def _untold(found: Mapping[Place, Digest], ranks: set[int]) -> list[str]:
     return lacking
 
 
-def _served(view: CellView, arm: str, prompt: int) -> int:
-    """Tokens of this prompt that were to be served, if they are a whole block and the arm answered; else 0."""
-    found = view.connector.arms.get(arm)
-    if found is None or prompt not in found.answers:
+def _to_be_served(sent: Sent, prompt: int) -> int | None:
+    """Tokens; where it may be more or fewer, what the request says."""
+    hit, answer = sent.arm.expected.get(prompt), sent.arm.answers.get(prompt)
+    if hit is None or hit.both.least == hit.both.most:
+        return None if hit is None else hit.both.most
+    return None if answer is None else answer.cached
+
+
+def _served(view: CellView, where: Where, prompt: int) -> int:
+    """Tokens of this prompt that were to be served, if they are a whole block and it was answered; else 0."""
+    sent = view.of(where)
+    if sent is None or prompt not in sent.arm.answers:
         return 0
-    expected = found.expected.get(prompt)
-    served = 0 if expected is None else expected.local + expected.external
-    return served if served >= int(view.plan.expect.get("block_size") or 1) else 0
+    block = asked(view, sent.side.site, ("block_size",)).get("block_size")
+    served = _to_be_served(sent, prompt) or 0
+    return served if served >= int(block or 1) else 0
 
 
-def _first_answer(view: CellView, table: Table, prompt: int) -> Iterator[Finding]:
+def _computed(view: CellView, sent: Sent, step: Where, prompt: int) -> Iterator[Finding]:
     """Both engines computed the prompt in the same steps: then what they computed is equal, or something the connector
     does to the engine changed it. Nothing is said where the reference itself does not repeat."""
-    side = view.baseline
-    if side is None or any(s.answer("cold", prompt) is None for s in view.sides) or compare.unstable(view, prompt):
+    other = view.of(step)
+    if other is None or sent.answer(prompt) is None or other.answer(prompt) is None:
         return
-    mine = compare.schedule(view, view.connector, "cold", prompt)
-    if mine is None or compare.schedule(view, side, "cold", prompt) != mine:
+    if compare.unstable(view, sent, prompt) or not compare.comparable(view, sent, other, prompt):
         return
-    cold, base = (table.computed(role, prompt) for role in (CONNECTOR, BASELINE))
-    wrong = [rank for rank in sorted(cold.keys() & base.keys()) if not _equal(base[rank], cold[rank])]
+    found, expected = (view.table.computed(each.send.where, prompt) for each in (sent, other))
+    wrong = [rank for rank in sorted(found.keys() & expected.keys()) if not _equal(expected[rank], found[rank])]
     if wrong:
-        place = {"engine": CONNECTOR, "arm": "cold", "prompt": prompt, "reference": "baseline cold"}
-        seen = _where(base[wrong[0]], cold[wrong[0]], {})
-        yield Finding(RULE, Reason.FIRST_ANSWER_DIFFERS, {**place, **_of_ranks(view, wrong), **seen})
+        place = {**sent.place, "prompt": prompt, "reference": other.name, **_of_ranks(view, sent.side, wrong)}
+        seen = _where(expected[wrong[0]], found[wrong[0]], {})
+        yield Finding(RULE, compare.why(sent, other, Reason.DIGEST_DIFFERS), {**place, **seen})
 
 
-def _external(view: CellView, table: Table, arm: str, prompt: int) -> Iterator[Finding]:
-    cold, read = table.computed(CONNECTOR, prompt), table.of(CONNECTOR, arm, "read", prompt)
-    at = {"engine": CONNECTOR, "arm": arm, "prompt": prompt}
-    # what the connector itself took back decides nothing: vLLM dropped that step's output
-    if failed := sum(digest.failed for digest in read.values()):
-        recomputed, errors = view.plan.load_failure_policy == "recompute", view.connector.arms[arm].connector_errors
-        yield Finding(RULE, Reason.LOAD_FAILED, {**at, "found": failed, "recomputed": recomputed, "errors": errors})
-    compared = {place: digest for place, digest in read.items() if place[2] in cold and not digest.failed}
-    wrong = [place for place, digest in compared.items() if not _equal(cold[place[2]], digest)]
+def _failed(view: CellView, sent: Sent, prompt: int) -> Iterator[Finding]:
+    """What the connector itself took back decides nothing: vLLM dropped that step's output."""
+    if failed := sum(digest.failed for digest in view.table.all(sent.send.where, "read", prompt).values()):
+        recomputed = view.plan.load_failure_policy == "recompute"
+        seen = {**sent.place, "prompt": prompt, "found": failed, "recomputed": recomputed}
+        yield Finding(RULE, Reason.LOAD_FAILED, {**seen, "errors": sent.arm.connector_errors})
+
+
+def _loaded(view: CellView, sent: Sent, step: Where, prompt: int) -> Iterator[Finding]:
+    computed, read = _reference(view, step, prompt), view.table.all(sent.send.where, "read", prompt)
+    compared = {place: digest for place, digest in read.items() if place[2] in computed and not digest.failed}
+    wrong = [place for place, digest in compared.items() if not _equal(computed[place[2]], digest)]
     if not wrong:
         return
     request, nth, rank = wrong[0]
-    computed = {other: table.computed(CONNECTOR, other) for other in view.prompts if other != prompt}
-    others = {other: by_rank[rank].values for other, by_rank in computed.items() if rank in by_rank}
-    seen = _where(cold[rank], read[wrong[0]], others)
-    place = {"reference": "connector cold", **_of_ranks(view, [other for *of, other in wrong if of == [request, nth]])}
+    by_prompt = {other: view.table.computed(step, other) for other in view.prompts if other != prompt}
+    others = {other: by_rank[rank].values for other, by_rank in by_prompt.items() if rank in by_rank}
+    seen = _where(computed[rank], read[wrong[0]], others)
+    ranks = [other for *of, other in wrong if of == [request, nth]]
+    place = {**sent.place, "prompt": prompt, "reference": " ".join(step), **_of_ranks(view, sent.side, ranks)}
     if (reads := max(read[wrong[0]].of_reads, nth)) > 1:
         place |= {"read": nth, "reads": reads}
-    yield Finding(RULE, Reason.DIGEST_DIFFERS, {**at, **place, **seen})
+    yield Finding(RULE, Reason.DIGEST_DIFFERS, {**place, **seen})
 
 
-def _of_ranks(view: CellView, wrong: list[int]) -> dict[str, object]:
+def _of_ranks(view: CellView, side: Side, wrong: list[int]) -> dict[str, object]:
     """The first wrong rank; where there are several, all that are wrong, and how many there are."""
-    more = {"wrong_ranks": wrong, "ranks": view.ranks} if view.ranks > 1 else {}
-    return {"rank": wrong[0], **more}
+    ranks = view.ranks(side)
+    return {"rank": wrong[0], **({"wrong_ranks": wrong, "ranks": ranks} if ranks > 1 else {})}
 
 
 def _common(a: Digest, b: Digest) -> tuple[np.ndarray, np.ndarray]:

@@ -19,15 +19,15 @@ GIVEN_UP = ("abort", "error")
 
 def check(view: CellView) -> list[Finding]:
     findings = [Finding(RULE, _reason(failure), _evidence(failure)) for failure in view.failures]
-    for side in view.sides:
-        for arm in side.arms.values():
-            for failure in arm.failures:
-                reason = BY_ERROR.get(failure.error, Reason.REQUEST_FAILED)
-                findings.append(Finding(RULE, reason, _evidence(failure)))
-            for prompt, answer in arm.answers.items():
-                if answer.finish_reason in GIVEN_UP:
-                    seen = {"engine": side.engine, "arm": arm.name, "prompt": prompt, "cause": answer.finish_reason}
-                    findings.append(Finding(RULE, Reason.REQUEST_FAILED, seen))
+    for sent in view.sent:
+        for failure in sent.arm.failures:
+            reason = BY_ERROR.get(failure.error, Reason.REQUEST_FAILED)
+            findings.append(Finding(RULE, reason, _evidence(failure)))
+        for prompt, answer in sent.arm.answers.items():
+            if answer.finish_reason in GIVEN_UP:
+                engine = sent.side.engines[-1].name if sent.side.engines else ""
+                seen = {"engine": engine, "arm": sent.send.name, "prompt": prompt, "cause": answer.finish_reason}
+                findings.append(Finding(RULE, Reason.REQUEST_FAILED, seen))
     return findings
 
 

@@ -1,91 +1,101 @@
-"""Hits, token for token: the prediction equals what vLLM counts by source, per request and what the connector counts.
+"""``Cold``, ``Served`` and ``Missed``, token for token: the prediction equals what vLLM counts by source, per request
+and what the connector counts.
 
 vLLM's counters are the scheduler's belief (they rise even when the load fails), so agreement is needed, not enough.
 """
 
 from __future__ import annotations
 
+from e2e.base.program import Cold, Missed, Span
 from e2e.base.verdict import Finding, Reason
-from e2e.judge.view import EXTERNAL_ARMS, Arm, CellView, Side
+from e2e.judge.view import CellView, Sent
 
 RULE = "hits"
 
 
 def check(view: CellView) -> list[Finding]:
     findings = []
-    for side in view.sides:
-        for arm in side.arms.values():
-            findings.extend(_local(side, arm))
-            findings.extend(_external(side, arm))
-            findings.extend(_requests(side, arm))
-    for arm in view.connector.arms.values():
-        findings.extend(_connector(view, arm))
+    for sent in view.sent:
+        findings.extend(_local(sent))
+        findings.extend(_external(sent))
+        findings.extend(_requests(sent))
+        if sent.side.site.connector:
+            findings.extend(_connector(view, sent))
     return findings
 
 
-def _local(side: Side, arm: Arm) -> list[Finding]:
-    expected, found = arm.predicted("local"), arm.local
-    if expected is None or found is None or expected == found:
+def _local(sent: Sent) -> list[Finding]:
+    expected, found = sent.arm.predicted("local"), sent.arm.local
+    if expected is None or found is None or _within(expected, found):
         return []
-    reason = Reason.COLD_NOT_COLD if arm.name == "cold" else Reason.LOCAL_HIT_DIFFERS
-    return [_finding(reason, side, arm, "vLLM", expected, found)]
+    return [_finding(_unserved(sent) or Reason.LOCAL_HIT_DIFFERS, sent, "vLLM", expected, found)]
 
 
-def _external(side: Side, arm: Arm) -> list[Finding]:
+def _external(sent: Sent) -> list[Finding]:
+    arm, external = sent.arm, sent.send.external
     expected = arm.predicted("external")
     if expected is None:
         return []
     findings = []
-    unserved = [
-        prompt for prompt, hit in sorted(arm.expected.items()) if arm.name in EXTERNAL_ARMS and not hit.external
-    ]
+    unserved = [prompt for prompt, hit in sorted(arm.expected.items()) if external and not hit.external.most]
     if unserved:
-        seen = {"engine": side.role, "arm": arm.name, "source": "prediction", "found": 0, "prompts": unserved}
+        seen = {**sent.place, "source": "prediction", "found": 0, "prompts": unserved}
         findings.append(Finding(RULE, Reason.NO_HIT, seen))
     counted = {name: arm.counter(name) for name in ("external_kv_transfer", "external_hits")}
     known = {name: value for name, value in counted.items() if value is not None}
     if len(set(known.values())) > 1:
-        findings.append(Finding(RULE, Reason.SOURCES_DISAGREE, {"engine": side.role, "arm": arm.name, **known}))
+        findings.append(Finding(RULE, Reason.SOURCES_DISAGREE, {**sent.place, **known}))
     found = arm.external
-    if found is not None and found != expected:
-        findings.append(_finding(_why(arm, found), side, arm, "vLLM", expected, found))
-    elif found == 0 and arm.name in EXTERNAL_ARMS and not unserved:
-        findings.append(_finding(Reason.NO_HIT, side, arm, "vLLM", expected, found))
+    if found is not None and not _within(expected, found):
+        findings.append(_finding(_why(sent, found), sent, "vLLM", expected, found))
     return findings
 
 
-def _why(arm: Arm, found: int) -> Reason:
-    if arm.name == "cold":
+def _unserved(sent: Sent) -> Reason | None:
+    """Why a hit is a finding where there must be none."""
+    if sent.send.claim(Cold):
         return Reason.COLD_NOT_COLD
-    if arm.name == "local":
-        return Reason.LOCAL_HIT_DIFFERS
-    return Reason.PARTIAL_HIT if found else Reason.NO_HIT
+    return Reason.NOT_ISOLATED if sent.send.claim(Missed) else None
 
 
-def _requests(side: Side, arm: Arm) -> list[Finding]:
+def _why(sent: Sent, found: int) -> Reason:
+    by_connector = Reason.PARTIAL_HIT if found else Reason.NO_HIT
+    return _unserved(sent) or (by_connector if sent.send.external else Reason.LOCAL_HIT_DIFFERS)
+
+
+def _requests(sent: Sent) -> list[Finding]:
     """``cached_tokens`` of each request: local and external together, never split."""
     findings = []
-    for prompt, answer in sorted(arm.answers.items()):
-        hit = arm.expected.get(prompt)
-        if hit is None or (answer.cached is None and not side.reports_cached):
+    for prompt, answer in sorted(sent.arm.answers.items()):
+        hit = sent.arm.expected.get(prompt)
+        if hit is None or (answer.cached is None and not sent.side.reports_cached):
             continue
-        expected, found = hit.local + hit.external, answer.cached or 0
-        if expected != found:
-            seen = {"engine": side.role, "arm": arm.name, "prompt": prompt, "source": "request"}
-            findings.append(Finding(RULE, _why(arm, found), {**seen, "expected": expected, "found": found}))
+        found = answer.cached or 0
+        if not _within(hit.both, found):
+            seen = {**sent.place, "prompt": prompt, "source": "request", **_of(hit.both), "found": found}
+            findings.append(Finding(RULE, _why(sent, found), seen))
     return findings
 
 
-def _connector(view: CellView, arm: Arm) -> list[Finding]:
+def _connector(view: CellView, sent: Sent) -> list[Finding]:
     """The connector's own counters, where the adapter says that it has some: every rank is served every token."""
-    counted, unsaid = arm.external, None if arm.name in EXTERNAL_ARMS else 0
-    hits = [unsaid if told is None else told for told in arm.connector_counter("hit_tokens")]
+    counted, unsaid = sent.arm.external, None if sent.send.external else 0
+    hits = [unsaid if told is None else told for told in sent.arm.connector_counter("hit_tokens")]
     wrong = [found for found in hits if found not in (None, counted)]
     if not view.plan.counters or counted is None or not wrong:
         return []
-    return [_finding(Reason.SOURCES_DISAGREE, view.connector, arm, "connector", counted, wrong[0])]
+    return [_finding(Reason.SOURCES_DISAGREE, sent, "connector", Span(counted, counted), wrong[0])]
 
 
-def _finding(reason: Reason, side: Side, arm: Arm, source: str, expected: int, found: int) -> Finding:
-    seen = {"engine": side.role, "arm": arm.name, "source": source, "expected": expected, "found": found}
-    return Finding(RULE, reason, seen)
+def _within(span: Span, found: int) -> bool:
+    return span.least <= found <= span.most
+
+
+def _of(expected: Span) -> dict[str, object]:
+    """``expected`` are the most, where it may be fewer ``least`` the least."""
+    least = {} if expected.least == expected.most else {"least": expected.least}
+    return {"expected": expected.most, **least}
+
+
+def _finding(reason: Reason, sent: Sent, source: str, expected: Span, found: int) -> Finding:
+    return Finding(RULE, reason, {**sent.place, "source": source, **_of(expected), "found": found})

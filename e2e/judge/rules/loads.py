@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from e2e.base.connector import OVERLAP_UNSEEN
 from e2e.base.verdict import Finding, Reason
-from e2e.judge.same_engine import plain
+from e2e.judge.same_engine import asked, plain
 from e2e.judge.view import Arm, CellView
 
 RULE = "loads"
@@ -12,26 +12,27 @@ AXES = ("storage_format", "load", "overlap", "placement")
 
 
 def check(view: CellView) -> list[Finding]:
-    expect = {axis: plain(view.plan.expect[axis]) for axis in AXES if axis in view.plan.expect}
-    if not expect:
-        return []
     findings = []
-    for arm in view.external_arms:
-        served = [prompt for prompt, hit in arm.expected.items() if hit.external]
+    for sent in view.external:
+        arm, place = sent.arm, view.place(sent)
+        expect = {axis: plain(value) for axis, value in asked(view, sent.side.site, AXES).items()}
+        if not expect:
+            continue
+        served = [prompt for prompt, hit in arm.expected.items() if hit.external.least and prompt not in arm.gone]
         fewest = min((len(told["loads"] or ()) for told in arm.evidence), default=0)
         if fewest < len(served):
-            seen = {"axis": "loads", "arm": arm.name, "expected": len(served), "found": fewest}
+            seen = {"axis": "loads", **place, "expected": len(served), "found": fewest}
             findings.append(Finding(RULE, Reason.EFFECTIVE_UNKNOWN, seen))
-        findings.extend(_differing(arm, expect))
+        findings.extend(_differing(arm, place, expect))
         if expect.get("overlap") == "on" and arm.loads and not _untold(view, arm):
-            findings.extend(_overlap(arm))
+            findings.extend(_overlap(arm, place))
     return findings
 
 
-def _differing(arm: Arm, expect: dict[str, object]) -> list[Finding]:
+def _differing(arm: Arm, place: dict[str, object], expect: dict[str, object]) -> list[Finding]:
     findings = []
     for axis, wanted in expect.items():
-        seen = {"axis": axis, "arm": arm.name, "expected": wanted}
+        seen = {"axis": axis, **place, "expected": wanted}
         if any(axis not in load for load in arm.loads):
             findings.append(Finding(RULE, Reason.EFFECTIVE_UNKNOWN, seen))
         found = sorted({str(plain(load[axis])) for load in arm.loads if axis in load and plain(load[axis]) != wanted})
@@ -41,7 +42,7 @@ def _differing(arm: Arm, expect: dict[str, object]) -> list[Finding]:
     if "placement" in expect:
         idle = sum(not load.get("places") for load in arm.loads)
         if idle:
-            seen = {"axis": "placement", "arm": arm.name, "expected": expect["placement"], "idle_loads": idle}
+            seen = {"axis": "placement", **place, "expected": expect["placement"], "idle_loads": idle}
             findings.append(Finding(RULE, Reason.PLACEMENT_NOT_USED, seen))
     return findings
 
@@ -53,8 +54,8 @@ def _untold(view: CellView, arm: Arm) -> bool:
     return planned and not any("blocking_waits" in load for load in arm.loads)
 
 
-def _overlap(arm: Arm) -> list[Finding]:
+def _overlap(arm: Arm, place: dict[str, object]) -> list[Finding]:
     if sum(load.get("blocking_waits") or 0 for load in arm.loads) > 0:
         return []
     pending = sum(load.get("pending_at_forward") or 0 for load in arm.loads)
-    return [Finding(RULE, Reason.NO_OVERLAP, {"arm": arm.name, "loads": len(arm.loads), "pending_at_forward": pending})]
+    return [Finding(RULE, Reason.NO_OVERLAP, {**place, "loads": len(arm.loads), "pending_at_forward": pending})]

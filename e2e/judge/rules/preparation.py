@@ -1,7 +1,8 @@
-"""Before each external arm: the local cache was reset, and the free blocks were overwritten with random values."""
+"""``Forget`` and ``Scribble`` before a Send: the local cache was reset, and the free blocks were overwritten."""
 
 from __future__ import annotations
 
+from e2e.base.program import Forget, Scribble, Send, Start
 from e2e.base.verdict import Finding, Reason
 from e2e.judge.view import Arm, CellView
 
@@ -9,15 +10,23 @@ RULE = "preparation"
 
 
 def check(view: CellView) -> list[Finding]:
-    findings = []
-    for arm in view.external_arms:
-        reset, overwrite = arm.reset, arm.overwrite
-        if not _was_reset(arm):
-            seen = {"arm": arm.name, "tries": None if reset is None else reset["tries"]}
-            findings.append(Finding(RULE, Reason.RESET_REFUSED, seen))
-        if overwrite is None or overwrite["ok"] is not True or overwrite["blocks"] <= 0:
-            seen = {"arm": arm.name, "blocks": None if overwrite is None else overwrite["blocks"]}
-            findings.append(Finding(RULE, Reason.NOT_OVERWRITTEN, seen))
+    findings: list[Finding] = []
+    pending: set[tuple[str, type]] = set()
+    for step in view.program.flat:
+        if isinstance(step, (Forget, Scribble)):
+            pending.add((step.site, type(step)))
+        elif isinstance(step, (Start, Send)):
+            asked = {kind for site, kind in pending if site == step.site}
+            pending -= {(step.site, kind) for kind in asked}
+            sent = view.of(step.where) if isinstance(step, Send) else None
+            if sent is None:
+                continue  # afresh, or missing, which ``complete`` says
+            if Forget in asked and not _was_reset(sent.arm):
+                tries = None if sent.arm.reset is None else sent.arm.reset["tries"]
+                findings.append(Finding(RULE, Reason.RESET_REFUSED, {**view.place(sent), "tries": tries}))
+            if Scribble in asked and not _was_overwritten(sent.arm):
+                blocks = None if sent.arm.overwrite is None else sent.arm.overwrite["blocks"]
+                findings.append(Finding(RULE, Reason.NOT_OVERWRITTEN, {**view.place(sent), "blocks": blocks}))
     return findings
 
 
@@ -26,3 +35,7 @@ def _was_reset(arm: Arm) -> bool:
     if arm.reset is None:
         return False
     return arm.reset["ok"] is True or (arm.reset["ok"] is None and arm.counter("local_cache_hit") == 0)
+
+
+def _was_overwritten(arm: Arm) -> bool:
+    return arm.overwrite is not None and arm.overwrite["ok"] is True and arm.overwrite["blocks"] > 0

@@ -11,8 +11,9 @@ RULE = "stored"
 
 def check(view: CellView) -> list[Finding]:
     findings = []
-    for arm in view.connector.arms.values():
-        if failed := arm.connector_failures("store_failures"):
-            seen = {"arm": arm.name, "failed": failed, "no_room": arm.connector_failures("no_room")}
+    for sent in view.sent:
+        arm = sent.arm
+        if sent.side.site.connector and (failed := arm.connector_total("store_failures")):
+            seen = {**view.place(sent), "failed": failed, "no_room": arm.connector_total("no_room")}
             findings.append(Finding(RULE, Reason.STORE_FAILED, {**seen, "errors": arm.connector_errors}))
     return findings

@@ -201,10 +201,10 @@ def test_a_zero_that_vllm_leaves_out_is_zero():
 
 
 class TestCoarse:
-    """Nothing is comparable bit for bit: the batch is not deterministic."""
+    """Nothing is comparable bit for bit: two at a time share their steps."""
 
     def loose(self) -> Recording:
-        return Recording(**ODD, deterministic=False)
+        return Recording(**ODD, at_once=2)
 
     def test_equal_answers_are_still_no_proof(self):
         cell = verdict(self.loose())
@@ -239,8 +239,9 @@ class TestCoarse:
 
 def test_several_at_once_compare_reruns_of_one_engine_only():
     """Batch-invariant mode: cold runs share their steps, so only equal reruns on one engine are exact."""
-    recording = Recording(**ODD)
-    recording.change("plan.cell", lambda data: data["settings"].update(concurrency=8) or None)
+    recording = Recording(**ODD, at_once=8)
+    assert verdict(recording).reason is Reason.NO_EXACT_REFERENCE
+    recording.change("engine.config", lambda data: data["effective"].update(batch_invariant=True))
     assert verdict(recording).verdict is Verdict.PASS
     recording.change("request.done", nudged, cell=CELL, arm="cold", prompt=1)
     assert verdict(recording).verdict is Verdict.PASS

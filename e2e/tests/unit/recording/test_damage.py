@@ -201,7 +201,8 @@ FREE = """
 engine.ready.start_s request.done.sent_ns request.done.first_ns request.done.done_ns metrics.delta.ttft.sum_s
 engine.start.argv engine.start.argv.* engine.start.launcher engine.start.log
 run.begin.command run.begin.run_id run.begin.versions.maru-e2e run.begin.machine.cpus run.begin.wall_time
-plan.cell.adapter plan.cell.settings.layout plan.cell.settings.load plan.cell.settings.overlap
+plan.cell.adapter plan.cell.deterministic plan.cell.lengths plan.cell.lengths.*
+plan.cell.settings.layout plan.cell.settings.load plan.cell.settings.overlap
 plan.cell.settings.placement plan.cell.settings.storage_format plan.cell.baseline plan.cell.counters plan.cell.digests
 request.done.finish_reason reset.local.tries overwrite.free.seed overwrite.free.blocks expect.hit.tokens
 metrics.delta.counters.external_queries metrics.delta.counters.local_compute
@@ -272,8 +273,13 @@ def test_versions_that_are_no_table_are_refused(tmp_path):
 
 
 def test_one_request_at_a_time_is_deterministic(tmp_path):
-    """Else one word would make a corrupt cell inconclusive."""
-    assert judged(found_before("plan.cell", 0, lambda data: data.update(deterministic=False)), tmp_path) is None
+    """Else one word would make a corrupt cell inconclusive; a program says itself what it sends at once."""
+
+    def deny(data):
+        del data["program"], data["program_digest"], data["scenario"]
+        data.update(deterministic=False)
+
+    assert judged(found_before("plan.cell", 0, deny), tmp_path) is None
 
 
 def test_a_timed_sample_without_times_counts_for_nothing(tmp_path):

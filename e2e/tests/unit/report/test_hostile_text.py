@@ -102,7 +102,7 @@ def poisoned(value: Any, draw: Callable[[], str], *, keep: tuple[str, ...] = ())
 STRUCTURE = (
     "engine", "cell", "arm", "request", "role", "engine_key", "schema", "oracle", "digest", "counters", "ttft", "top",
     "error", "kind", "expect", "layout", "placement", "overlap", "load", "storage_format", "stage", "loads",
-    "wall_time",
+    "wall_time", "scenario", "program", "program_digest",
 )  # fmt: skip
 
 

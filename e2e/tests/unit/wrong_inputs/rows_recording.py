@@ -109,7 +109,7 @@ ROWS = (
     value("effective", {"versions": 1.5}, "engine.config", "$.effective.versions"),
     value("engine", "another", "cell.begin", "'another', which was never started"),
     value("cell", "another", "cell.begin", "'another', which was never planned"),
-    value("arm", "warm", "arm.begin", "$.arm"),
+    value("arm", 3, "arm.begin", "$.arm"),
     value("prompt", "first", "expect.hit", "$.prompt"),
     value("token_ids", {"0": 216}, "request.done", "$.token_ids"),
     value("token_ids", [[216]], "request.done", "$.token_ids[0]"),
