@@ -133,7 +133,12 @@ def plan(
     """``shared``: where pools lie. ``most_tokens``: of prompt and answer together. SettingsError for lengths that can't
     be had and for what has no room."""
     cell = cells[0]
-    block_size = int(cell.get("block_size", 16))
+    block_size, ranks = int(cell.get("block_size", 16)), int(cell.get("tensor_parallel", 1))
+    if model and not model.shared_by(ranks):
+        raise SettingsError(
+            f"tensor_parallel={ranks}: {ranks} ranks can't share this model's {model.heads} heads over "
+            f"{model.kv_heads} KV heads; take a number that divides them, or another --model."
+        )
     limits = [adapter.abilities.longest_prompt]
     if most_tokens:
         if settings.max_tokens >= most_tokens:

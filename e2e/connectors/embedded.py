@@ -22,7 +22,7 @@ class Embedded(Adapter):
     pool_bytes: int = 2 << 30
 
     name = "embedded"
-    engine_axes = frozenset({"layout", "chunk_tokens", "block_size", "dtype", "concurrency"})
+    engine_axes = frozenset({"layout", "chunk_tokens", "block_size", "dtype", "concurrency", "tensor_parallel"})
     axes = engine_axes | {"storage_format", "overlap", "placement", "load", "release_after_layers"}
     description = "the rig's own connector with Maru's configuration keys (a double of Maru, not Maru)"
 

@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from e2e.base.cell import Cell
 from e2e.base.errors import SettingsError
+from e2e.base.fault import parted
 from e2e.base.spelling import hint
 
 
 @dataclass(frozen=True)
 class Shape:
     """What a fault's effect depends on. ``packed``: K and V in one head-first page (base/kv_form.py), else rank
-    5. ``served_chunks``: of the longest load. ``prompts``: per arm."""
+    5. ``kv_heads``: of the model, shared by its ranks. ``served_chunks``: of the longest load. ``prompts``: per arm."""
 
     packed: bool
     kv_heads: int
@@ -44,7 +45,10 @@ class FaultInfo:
 
     def why_not(self, cell: Cell, shape: Shape) -> str | None:
         """Why it can't act in this cell, as one sentence, or None."""
-        return self.applies(cell, shape)
+        ranks, rank = int(cell.get("tensor_parallel", 1)), parted(str(cell.get("fault", self.name)))[1]
+        if rank is not None and rank >= ranks:
+            return f"There is no rank {rank}: tensor_parallel is {ranks}."
+        return self.applies(cell, replace(shape, kv_heads=max(shape.kv_heads // ranks, 1)))
 
 
 def _always(cell: Cell, shape: Shape) -> str | None:
@@ -169,9 +173,9 @@ FAULTS: dict[str, FaultInfo] = {
 
 
 def find(name: str) -> FaultInfo:
-    """SettingsError, one sentence, for an unknown name."""
-    if name in FAULTS:
-        return FAULTS[name]
+    """The fault of this name, whatever rank it names. SettingsError, one sentence, for an unknown one."""
+    if (fault := parted(name)[0]) in FAULTS:
+        return FAULTS[fault]
     if any(part.strip() in FAULTS for part in name.split(",")):
         raise SettingsError(f"fault {name!r} is no single name; give --fault once for each.")
     raise SettingsError(f"fault {name!r} is unknown; {hint(name, sorted(FAULTS))}")

@@ -24,10 +24,10 @@ def planted(
     """(cells with a fault each, [(cell, why the fault can't act there)]). No ``names``: all faults. ``around``: planted
     around a connector that nobody here wrote, so only into what it has loaded. SettingsError for an unknown name."""
     made, left_out = [], []
-    for fault in [find(name) for name in dict.fromkeys(names or FAULTS)]:
+    for name, fault in {name: find(name) for name in names or FAULTS}.items():
         for cell in cells:
-            faulty = replace(cell, settings={**cell.settings, "fault": fault.name})
-            why = fault.why_not(cell, shape)
+            faulty = replace(cell, settings={**cell.settings, "fault": name})
+            why = fault.why_not(faulty, shape)
             if around and not fault.around_any:
                 why = "It is a fault of the embedded connector's own code and can't be planted around another one."
             if why:

@@ -67,7 +67,7 @@ AXES: Mapping[str, Axis] = {
         Axis("dtype", ("auto", "float32", "bfloat16", "float16"), default="auto"),
         Axis("kv_cache_dtype", ("auto", "fp8", "fp8_e4m3", "fp8_e5m2"), default="auto", offered=False),
         Axis("concurrency", default=1, unit="requests at once"),
-        Axis("tensor_parallel", default=1, unit="GPUs", offered=False),
+        Axis("tensor_parallel", default=1, unit="ranks"),
         Axis("variant", words=True, offered=False),
     )
 }

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from e2e.base.fault import parted
 from e2e.base.spelling import hint
 from e2e.inside import faults
 
@@ -57,7 +58,7 @@ class RequestSettings:
             raise ValueError(f"overlap is {self.overlap!r}; use true or false.")
         if self.overlap and self.load != "async":
             raise ValueError("overlap needs load=async (maru_async_load), as in Maru.")
-        faults.get(self.fault)
+        faults.get(parted(self.fault)[0])
         if not isinstance(self.release_after_layers, int) or self.release_after_layers < 1:
             raise ValueError(f"release_after_layers is {self.release_after_layers!r}; use a whole number from 1.")
         pace = self.pace_s
@@ -68,6 +69,11 @@ class RequestSettings:
     def in_key(self) -> dict[str, object]:
         """What keeps the chunks of one request from another's."""
         return {name: value for name, value in self.__dict__.items() if name != "pace_s"}
+
+    def on_rank(self, rank: int) -> RequestSettings:
+        """As one rank takes them: a fault planted on another one alone is none here."""
+        fault, only = parted(self.fault)
+        return replace(self, fault=fault if only in (None, rank) else "")
 
     def override(self, params: Mapping[str, object] | None) -> RequestSettings:
         """These defaults with a request's ``kv_transfer_params``; ValueError for anything unknown."""

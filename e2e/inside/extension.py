@@ -11,6 +11,7 @@ from importlib import metadata
 import torch
 import vllm
 
+from e2e.base.fault import parted
 from e2e.inside import faults, runtime
 from e2e.inside.faults.plant import Plant
 from e2e.inside.load_errors import LoadErrors
@@ -130,7 +131,8 @@ class RigExtension:
         """From now on spoils what any connector has loaded, right before each layer reads it; None: no more. Strikes
         every request that has cached tokens, so plant it for external arms only. {"error": sentence} if it can't."""
         probe = self._rig_hooked()
-        if fault is None:
+        fault, only = parted(fault or "")
+        if not fault or only not in (None, self.vllm_config.parallel_config.rank):
             if probe is not None:
                 probe.plant = None
             return {"planted": None}

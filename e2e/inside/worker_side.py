@@ -70,6 +70,7 @@ class WorkerSide:
 
     def start_loads(self, loads: list[Load]) -> None:
         for load in loads:
+            load.settings = load.settings.on_rank(self._rank)
             fault, scene = faults.get(load.settings.fault), self._scene(load.settings)
             load.keys = fault.keys(load.keys, self._others(load), scene)
             job = Job(load, self._slots(load), len(self._layers), load.settings.overlap, scene, fault)
@@ -135,6 +136,7 @@ class WorkerSide:
         self._stores, self._staged = stores, {}
         self._failed = set()
         for store in stores:
+            store.settings = store.settings.on_rank(self._rank)
             if store.settings.fault:
                 self._remember(store)
         early = [store for store in stores if faults.get(store.settings.fault).stores_early]

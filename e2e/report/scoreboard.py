@@ -10,9 +10,10 @@ from pathlib import Path
 from rich.console import Console
 
 from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS
+from e2e.base.fault import parted
 from e2e.base.judgement import CellJudgement, Judgement
 from e2e.base.verdict import Reason, Verdict
-from e2e.faults.catalogue import FAULTS
+from e2e.faults.catalogue import FAULTS, find
 from e2e.report import markdown, terminal
 from e2e.report.document import Document, Heading, Items, Paragraph, Table
 from e2e.report.files import put
@@ -112,17 +113,25 @@ def _row(cell: CellJudgement, twin_passed: bool) -> Row:
     where = (
         f"layer {place['layer']} {place['kv']} head {place['head']} block {place['block']}" if "kv" in place else None
     )
+    if where and "wrong_ranks" in place:
+        where += f" rank {', '.join(map(str, place['wrong_ranks']))}"
     return Row(
         fault=str(cell.fault),
         cell=cell.id.split("-fault_")[0],
         outcome=outcome,
         why=why,
         checks=tuple(name for name, of in CHECKS.items() if reasons & set(of)),
-        located=None if pattern is None else pattern in FAULTS[str(cell.fault)].patterns,
+        located=None if pattern is None else _located(str(cell.fault), pattern, place),
         pattern=pattern,
         where=where,
         claimed_speedup=cell.ttft.claimed_speedup,
     )
+
+
+def _located(fault: str, pattern: str, place: Mapping[str, object]) -> bool:
+    """Is it named for what it is, and on the one rank that it struck?"""
+    rank = parted(fault)[1]
+    return pattern in find(fault).patterns and (rank is None or place.get("wrong_ranks") == [rank])
 
 
 def show(judgement: Judgement, *, on: Console, directory: Path, ended: bool = True) -> int:
@@ -184,7 +193,7 @@ def document(board: Scoreboard, *, ended: bool = True) -> Document:
         )
         for row in board.rows
     ]  # fmt: skip
-    planted = [FAULTS[name] for name in dict.fromkeys(row.fault for row in board.rows) if name in FAULTS]
+    planted = [FAULTS[name] for name in dict.fromkeys(parted(row.fault)[0] for row in board.rows) if name in FAULTS]
     meant = [(fault.name, fault.what, fault.stands_for) for fault in planted]
     return [
         Heading(_title(board, ended), level=1), _summary(board), Paragraph(false_alarms(board)),

@@ -10,12 +10,20 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """``kv_heads`` of the whole model, not of a rank; ``max_tokens``: prompt and answer together, None when unsaid."""
+    """``heads`` and ``kv_heads`` of the whole model, not of a rank; ``max_tokens``: prompt and answer together, None
+    when unsaid."""
 
     layers: int
     kv_heads: int
     head_size: int
     max_tokens: int | None
+    heads: int | None = None
+
+    def shared_by(self, ranks: int) -> bool:
+        """Can tensor-parallel ranks share the heads? vLLM gives each rank as many, and a KV head to several ranks only
+        where there are fewer of them than ranks."""
+        fewer, more = sorted((ranks, self.kv_heads))
+        return (self.heads or ranks) % ranks == 0 and more % fewer == 0
 
     def kv_bytes_per_token(self, element_bytes: int) -> int:
         """K and V of all layers."""
@@ -37,6 +45,7 @@ def model_facts(model: str) -> ModelFacts | None:
             kv_heads=int(config.get("num_key_value_heads") or heads),
             head_size=int(config.get("head_dim") or config["hidden_size"] // heads),
             max_tokens=longest(config),
+            heads=heads,
         )
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         return None

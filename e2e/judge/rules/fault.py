@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from e2e.base.fault import parted
 from e2e.base.verdict import Finding, Reason
 from e2e.judge.view import CellView
 
@@ -9,7 +10,10 @@ RULE = "fault"
 
 
 def check(view: CellView) -> list[Finding]:
-    fault = view.plan.fault
-    if fault is None or any(fired["fault"] == fault and fired["count"] for fired in view.fired):
+    if view.plan.fault is None:
         return []
-    return [Finding(RULE, Reason.FAULT_NOT_FIRED, {"fault": fault})]
+    fault, rank = parted(view.plan.fault)
+    fired = [data for data in view.fired if data["fault"] == fault and data["count"]]
+    if any(rank in (None, data.get("rank")) for data in fired):
+        return []
+    return [Finding(RULE, Reason.FAULT_NOT_FIRED, {"fault": view.plan.fault})]

@@ -17,6 +17,7 @@ _LEFT_OUT = {
         "places by a kernel",
     ),
     "a fault of strided tensors on a contiguous one": ("write_into_copy", "layout=HND", "contiguous"),
+    "a fault on the second rank of one": ("bit_flip_on_rank_1", "tensor_parallel=1", "There is no rank 1"),
     "a fault of overlap without overlap": ("overlap_not_waited", "overlap=off", "needs overlap"),
 }
 _UNKNOWN = {
@@ -26,6 +27,9 @@ _UNKNOWN = {
     "a fault that is like none": ("gremlin", "use axes_swapped_index, bit_flip"),
     "an empty fault": ("", "use axes_swapped_index, bit_flip"),
     "two faults in one word": ("bit_flip,zero_layer", "give --fault once for each"),
+    "a fault on a rank without a number": ("bit_flip_on_rank_one", "use axes_swapped_index, bit_flip"),
+    "an unknown fault on a rank": ("gremlin_on_rank_1", "use axes_swapped_index, bit_flip"),
+    "a fault on a negative rank": ("bit_flip_on_rank_-1", "use axes_swapped_index, bit_flip"),
     "a fault by its class": ("A", "use axes_swapped_index, bit_flip"),
 }
 

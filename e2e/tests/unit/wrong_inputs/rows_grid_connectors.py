@@ -43,7 +43,7 @@ ROWS = (
     grid("table misspelt", "[gird]\nlayout = ['NHD']", "gird is unknown; did you mean grid?"),
     grid("axes outside the table", "layout = ['NHD']", "layout is unknown; put axes into the table [grid]"),
     grid("axis misspelt", "[grid]\nlayuot = ['NHD']", "'layuot' is unknown; did you mean layout?"),
-    grid("axis that nobody has", "[grid]\nzzz = [1]", "'zzz' is unknown; use layout,", "dtype or concurrency."),
+    grid("axis that nobody has", "[grid]\nzzz = [1]", "'zzz' is unknown; use layout,", "or tensor_parallel."),
     grid("topology, a word of old", "[grid]\ntopology = ['same']", "'topology' is unknown"),
     grid("value misspelt", "[grid]\nlayout = ['NDH']", "'NDH' is unknown; use NHD or HND"),
     grid("value in a list of its own", "[grid]\nlayout = [['NHD']]", "['NHD'] is unknown"),
@@ -51,6 +51,9 @@ ROWS = (
     grid("a table where values belong", "[grid.layout]\nNHD = 1", "{'NHD': 1} is unknown; use NHD or HND"),
     grid("true where a number belongs", "[grid]\nchunk_tokens = [true]", "True is no whole number from 1 on (tokens)"),
     grid("a negative number", "[grid]\nblock_size = [-16]", "-16 is no whole number from 1 on"),
+    grid("no rank", "[grid]\ntensor_parallel = [0]", "0 is no whole number from 1 on (ranks)"),
+    grid("half a rank", "[grid]\ntensor_parallel = [1.5]", "1.5 is no whole number from 1 on (ranks)"),
+    grid("ranks in words", "[grid]\ntensor_parallel = ['two']", "is no whole number from 1 on (ranks)"),
     grid("a connector", "[grid]\nconnector = ['maru']", "choose it with --connector"),
     Row(
         "a folder as grid",
@@ -61,9 +64,27 @@ ROWS = (
     ),
     Row(
         "axis that this connector lacks",
-        ("cells", "--cell", "tensor_parallel=2"),
+        ("cells", "--cell", "kv_cache_dtype=fp8"),
         2,
-        ("embedded has no axis tensor_parallel", "it has layout"),
+        ("embedded has no axis kv_cache_dtype", "it has layout"),
+    ),
+    *(
+        Row(
+            f"ranks for {name}",
+            ("cells", "--connector", name, "--cell", "tensor_parallel=2"),
+            2,
+            (f"{name} has no axis tensor_parallel", "it has"),
+        )
+        for name in ("example", "offloading", "lmcache", "maru")
+    ),
+    *(
+        Row(
+            f"{ranks} ranks for a model of 9 heads over 3",
+            ("run", "--cell", f"tensor_parallel={ranks}"),
+            2,
+            (f"{ranks} ranks can't share this model's 9 heads over 3 KV heads", "another --model"),
+        )
+        for ranks in (2, 4, 6)
     ),
     file("no such table", "", "one table [connector]", "it has none"),
     file("table misspelt", TABLE.replace("connector]", "conector]"), "conector is unknown; did you mean connector?"),
