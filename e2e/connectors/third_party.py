@@ -15,7 +15,6 @@ GROUP = "maru_e2e.connectors"
 _ATTRIBUTES = ("name", "axes", "engine_axes", "description")
 #: Attributes of an adapter that are facts of its ``abilities`` now -> what they are called there.
 FORMER = {name: name for name in ("plants_faults", "owns_store", "longest_prompt")} | {"has_counters": "counters"}
-_SEE = "see docs/connectors.md"
 
 
 def offered() -> Mapping[str, Sequence[EntryPoint]]:
@@ -62,7 +61,9 @@ def by_path(path: str, *, told_by: str = "") -> type[Adapter]:
     if not isclass(found):
         raise SettingsError(f"{told_by}: {path} is no class but {type(found).__name__}; name an adapter's class.")
     if lacking := lacks(found):
-        raise SettingsError(f"{told_by}: {path} is no adapter, it lacks {', '.join(lacking)}; {_SEE}.")
+        raise SettingsError(
+            f"{told_by}: {path} is no adapter, it lacks {', '.join(lacking)}; see {Adapter.__module__}."
+        )
     return found
 
 

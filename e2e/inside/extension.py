@@ -21,6 +21,8 @@ from e2e.inside.worker_side import layer_number
 
 #: Overwritten blocks get values of this size: finite in every dtype but fp8, and far from any real key or value.
 _AMPLITUDE = 100.0
+#: Host memory for the KV of cold runs, which samples of wrong pages need, and how many of these between two fetches.
+_KEEP_BYTES, _SAMPLES = 256 << 20, 4
 
 
 def _version_of(module: str) -> str | None:
@@ -96,16 +98,15 @@ class RigExtension:
         ask = getattr(connector, "rig_evidence", None)
         return self._rig_load_errors(connector).told(ask(after) if ask else None)
 
-    def rig_probe(self, on: bool, keep_raw_mib: int = 256, samples: int = 4) -> dict[str, object]:
-        """Digests on or off. ``keep_raw_mib``: host memory for the KV of cold runs, which samples of wrong pages need;
-        ``samples``: at most so many between two ``rig_digests``. {"error": sentence} where KV can't be read."""
+    def rig_probe(self, on: bool) -> dict[str, object]:
+        """Digests on or off. {"error": sentence} where KV can't be read."""
         if (probe := self._rig_hooked()) is not None:
             probe.remove()
             self._rig_probe_of_engine = None
         if not on:
             return {"on": False}
         try:
-            probe, hooked = self._rig_hook(keep_raw_mib << 20, samples)
+            probe, hooked = self._rig_hook(_KEEP_BYTES, _SAMPLES)
         except ValueError as error:
             return {"error": str(error)}
         return {"on": True, "hooked": hooked, "hash": hashing.name(self.model_runner.device)}

@@ -177,7 +177,8 @@ class WorkerSide:
 
     def _kv(self, store: Store, layer: int) -> torch.Tensor:
         """[2, chunk, H, D] as it stands in the paged cache."""
-        return self._index.gather([self._layers[layer]], self._block_slots(store.blocks))[0]
+        layers, slots = [self._layers[layer]], self._block_slots(store.blocks)
+        return self._index.gather(layers, slots, new_staging(layers, slots.numel()))[0]
 
     def _object(self, store: Store, layer: int) -> torch.Tensor:
         """The layer's share [2, chunk, H, D] of what will be stored of the chunk, as a view: on the host and this

@@ -8,7 +8,6 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SecretStr, ValidationInfo
@@ -27,7 +26,6 @@ try:
 except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
-Parsed = TypeVar("Parsed")
 #: Context of a validation whose values are no words any more: those of a recording, or read already.
 READ = "read"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)

@@ -32,11 +32,8 @@ class Placement(Protocol):
         """Writes every non-negative slot of every layer and nothing else; returns the number of placement calls (kernel
         launches where it is one kernel). ValueError for a geometry it can't address."""
 
-    def gather(
-        self, layers: Sequence[PagedLayer], slots: torch.Tensor, out: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """The reverse, into ``out`` or a new zeroed buffer [L, 2, T, H, D], which is returned. Rows of negative slots
-        stay as they are."""
+    def gather(self, layers: Sequence[PagedLayer], slots: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """The reverse, into ``out`` [L, 2, T, H, D], which is returned. Rows of negative slots stay as they are."""
 
 
 def check(staged: torch.Tensor, layers: Sequence[PagedLayer], slots: torch.Tensor) -> PagedLayer:

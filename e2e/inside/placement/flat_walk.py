@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.placement.base import check, new_staging, words
+from e2e.inside.placement.base import check, words
 
 
 def physical_view(layer: PagedLayer) -> torch.Tensor:
@@ -54,10 +54,7 @@ class FlatWalk:
             cache.numpy()[at.numpy()] = row.numpy()[source.numpy()]
         return len(layers)
 
-    def gather(
-        self, layers: Sequence[PagedLayer], slots: torch.Tensor, out: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        out = new_staging(layers, slots.numel()) if out is None else out
+    def gather(self, layers: Sequence[PagedLayer], slots: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         check(out, layers, slots)
         rows = words(out.contiguous()).reshape(len(layers), -1, out.shape[4])
         for row, layer in zip(rows, layers, strict=True):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.placement.base import check, new_staging, words
+from e2e.inside.placement.base import check, words
 
 
 class Index:
@@ -33,10 +33,7 @@ class Index:
             _indexable(layer.logical)[block, :, offset] = _indexable(row).transpose(0, 1)
         return len(layers)
 
-    def gather(
-        self, layers: Sequence[PagedLayer], slots: torch.Tensor, out: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        out = new_staging(layers, slots.numel()) if out is None else out
+    def gather(self, layers: Sequence[PagedLayer], slots: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         first = check(out, layers, slots)
         keep, block, offset = self._where(slots, first)
         for row, layer in zip(out, layers, strict=True):

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.placement.base import Unavailable, check_call, check_layers, new_staging
+from e2e.inside.placement.base import Unavailable, check_call, check_layers
 
 try:
     import triton
@@ -87,6 +87,8 @@ def _interpreted():
 
 
 _WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+#: Bytes of K that one program moves (as many of V), and its warps: the best or near it at every shape that was timed.
+_TILE_BYTES, _WARPS = 4096, 4
 #: Calls and plans whose preparation is kept.
 _REMEMBERED = 512
 
@@ -114,12 +116,9 @@ class _Call:
 
 
 class Triton:
-    """``tile_bytes``: bytes of K that one program moves (as many of V); ``warps`` per program."""
-
     name = "triton"
 
-    def __init__(self, *, tile_bytes: int = 4096, warps: int = 4) -> None:
-        self.tile_bytes, self.warps = tile_bytes, warps
+    def __init__(self) -> None:
         self._plans: OrderedDict[tuple[PagedLayer, ...], _Plan] = OrderedDict()
         self._calls: OrderedDict[tuple, _Call] = OrderedDict()
         self._kernels: dict[tuple, Any] = {}
@@ -127,10 +126,7 @@ class Triton:
     def scatter(self, staged: torch.Tensor, layers: Sequence[PagedLayer], slots: torch.Tensor) -> int:
         return self._launch(staged, layers, slots, gather=False)
 
-    def gather(
-        self, layers: Sequence[PagedLayer], slots: torch.Tensor, out: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        out = new_staging(layers, slots.numel()) if out is None else out
+    def gather(self, layers: Sequence[PagedLayer], slots: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         self._launch(out, layers, slots, gather=True)
         return out
 
@@ -151,7 +147,7 @@ class Triton:
         kernel = self._kernels.get(call.kernel)
         if kernel is None:
             self._kernels[call.kernel] = _compiled()[call.grid](
-                _as(staged, call.word), plan.table, slots, *call.rest, num_warps=self.warps
+                _as(staged, call.word), plan.table, slots, *call.rest, num_warps=_WARPS
             )
         else:
             kernel[call.grid](at, plan.address, slots.data_ptr(), *call.rest)
@@ -181,7 +177,7 @@ class Triton:
         per = width // item
         row = first.head_size // per
         padded = triton.next_power_of_2(row)
-        tile = max(1, min(self.tile_bytes // (padded * width), triton.next_power_of_2(rows)))
+        tile = max(1, min(_TILE_BYTES // (padded * width), triton.next_power_of_2(rows)))
         strides = [step // per for step in (*staged.stride()[:4], *_steps(first))]
         constants = (first.heads, first.block_size, row, padded, tile, align // width, align, gather)
         return _Call(

@@ -188,27 +188,6 @@ def _row(placement: Placement, way: Way, shape, tokens: int, layout: str, copy: 
         return {"outcome": "fails", "why": first_line(error)}
 
 
-def tiles(copy: float) -> list[dict[str, object]]:
-    """The Triton kernel's two knobs, at the largest shape and at the smallest."""
-    from e2e.inside.placement.triton_kernel import Triton
-
-    found = []
-    for shape, tokens in (((32, 8, 128), 16384), ((24, 2, 64), 256)):
-        for layout in LAYOUTS[:3]:
-            _, job = prepare(shape, tokens, layout, staging="layer-major")
-            for tile_bytes in (2048, 4096, 8192, 16384):
-                for warps in (2, 4, 8):
-                    placement = Triton(tile_bytes=tile_bytes, warps=warps)
-                    row = {"shape": "x".join(map(str, shape)), "tokens": tokens, "layout": layout,
-                           "tile_bytes": tile_bytes, "warps": warps}  # fmt: skip
-                    try:
-                        times = measure(lambda job=job, p=placement: job.run(p, per_layer=False))
-                        found.append(row | asdict(times) | {"of_copy": job.bytes / times.gpu_us / 1e3 / copy})
-                    except Exception as error:
-                        found.append(row | {"why": str(error).splitlines()[0]})
-    return found
-
-
 def goals(found: list[dict]) -> list[dict[str, object]]:
     """The three goals set for our kernel; ``met`` is None where there is nothing to compare with."""
     speed = {(r["shape"], r["tokens"], r["layout"], r["way"]): r for r in found if r["outcome"] == "ok"}
@@ -234,9 +213,7 @@ def goals(found: list[dict]) -> list[dict[str, object]]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.lab.kernels.bench")
     parser.add_argument("--out")
-    parser.add_argument(
-        "--quick", action="store_true", help="the smallest and the largest shape, rank 5 only, no tiles"
-    )
+    parser.add_argument("--quick", action="store_true", help="the smallest and the largest shape, rank 5 only")
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         print("The kernels can only be timed on a CUDA GPU, and there is none here.", file=sys.stderr)
@@ -248,7 +225,6 @@ def main(arguments: list[str] | None = None) -> int:
     found = list(rows(copy, **chosen))
     result = {
         "schema": SCHEMA, "versions": versions("cuda"), "copy_gb_s": copy, "rows": found, "goals": goals(found),
-        "tiles": [] if options.quick else tiles(copy),
     }  # fmt: skip
     with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
         json.dump(result, file, indent=1)

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.placement.base import check, new_staging, words
+from e2e.inside.placement.base import check, words
 
 
 class Reference:
     name = "reference"
 
     def scatter(self, staged: torch.Tensor, layers: Sequence[PagedLayer], slots: torch.Tensor) -> int:
-        check(staged, layers, slots)
-        for row, layer in zip(words(staged), layers, strict=True):
-            cache = words(layer.registered)
-            for token, slot in enumerate(slots.tolist()):
-                if slot >= 0:
-                    for kv in (0, 1):
-                        _page(cache, layer, kv, *_split(slot, layer)).copy_(row[kv, token])
+        for there, here in _tokens(staged, layers, slots):
+            there.copy_(here)
         return len(layers)
 
-    def gather(
-        self, layers: Sequence[PagedLayer], slots: torch.Tensor, out: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        out = new_staging(layers, slots.numel()) if out is None else out
-        check(out, layers, slots)
-        for row, layer in zip(words(out), layers, strict=True):
-            cache = words(layer.registered)
-            for token, slot in enumerate(slots.tolist()):
-                if slot >= 0:
-                    for kv in (0, 1):
-                        row[kv, token].copy_(_page(cache, layer, kv, *_split(slot, layer)))
+    def gather(self, layers: Sequence[PagedLayer], slots: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        for there, here in _tokens(out, layers, slots):
+            here.copy_(there)
         return out
+
+
+def _tokens(
+    staged: torch.Tensor, layers: Sequence[PagedLayer], slots: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Each token's K and each token's V, [H, D]: in the cache and in the staging."""
+    check(staged, layers, slots)
+    for row, layer in zip(words(staged), layers, strict=True):
+        cache = words(layer.registered)
+        for token, slot in enumerate(slots.tolist()):
+            if slot >= 0:
+                for kv in (0, 1):
+                    yield _page(cache, layer, kv, *_split(slot, layer)), row[kv, token]
 
 
 def _split(slot: int, layer: PagedLayer) -> tuple[int, int]:

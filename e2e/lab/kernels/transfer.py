@@ -15,7 +15,7 @@ from types import ModuleType
 import torch
 
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.placement.base import check, new_staging
+from e2e.inside.placement.base import check
 from e2e.inside.placement.flat_walk import physical_view
 from e2e.lab.kernels import first_line
 
@@ -57,10 +57,7 @@ class Transfer:
     def scatter(self, staged: torch.Tensor, layers: Sequence[PagedLayer], slots: torch.Tensor) -> int:
         return self._move(staged, layers, slots, direction=self.library.directions.H2D)[0]
 
-    def gather(
-        self, layers: Sequence[PagedLayer], slots: torch.Tensor, out: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        out = new_staging(layers, slots.numel()) if out is None else out
+    def gather(self, layers: Sequence[PagedLayer], slots: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         _, moved = self._move(out, layers, slots, direction=self.library.directions.D2H)
         if moved.data_ptr() != out.data_ptr():
             out.copy_(moved)

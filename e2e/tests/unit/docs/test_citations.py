@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,3 +58,17 @@ def test_a_citation_of_nothing_is_found(word: str, tmp_path: Path):
     source = tmp_path / "source.py"
     source.write_text(f'"""As it stands in {word}."""\n')
     assert len(broken(cited(source))) == 1
+
+
+def said(source: str) -> list[str]:
+    """The texts of a module that are no docstrings."""
+    nodes = list(ast.walk(ast.parse(source)))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return [str(node.value) for node in nodes if isinstance(node, ast.Constant) and id(node) not in docstrings]
+
+
+def test_no_message_names_a_page_that_a_package_lacks():
+    """A wheel holds no docs/."""
+    modules = [path for path in (ROOT / "e2e").rglob("*.py") if not path.is_relative_to(ROOT / "e2e" / "tests")]
+    assert {path.name: text for path in modules for text in said(path.read_text()) if "docs/" in text} == {}
+    assert said('"""docs/a.md"""\nraise ValueError(f"see docs/b.md")') == ["see docs/b.md"]

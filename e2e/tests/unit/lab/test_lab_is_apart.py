@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from e2e.grid.axes import AXES
 from e2e.lab import command
@@ -50,19 +51,16 @@ assert not [name for name in sys.modules if name.startswith("e2e.lab")]
 
 
 def test_an_engines_python_finds_the_lab_in_the_rigs_place(tmp_path, monkeypatch):
-    """It has the rooms that engines need on its path, and no others."""
-    half = rigs_half(tmp_path / "half")
-    monkeypatch.setattr(command.world, "engine_environment", lambda python: {"PYTHONPATH": str(half)})
-    with pytest.raises(ModuleNotFoundError):
-        subprocess_import("e2e.lab", half, cwd=tmp_path)
+    """It has torch and the rooms that engines need on its path, and no others."""
+    path = f"{rigs_half(tmp_path / 'half')}:{Path(torch.__file__).parents[1]}"
+    monkeypatch.setattr(command.world, "engine_environment", lambda python: {"PYTHONPATH": path})
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # without site, no install of the rig is found
+    python.chmod(0o755)
+    looks = [python, "-c", "import e2e.inside.geometry, importlib.util as u; assert not u.find_spec('e2e.lab')"]
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(looks, env={"PYTHONPATH": path}, check=True)
     arguments = ["--device", "cpu", "--cases", "1", "--only", "index"]
-    found = command._run("regression", arguments, out=tmp_path, python=sys.executable, limit_s=300)
+    found = command._run("regression", arguments, out=tmp_path, python=str(python), limit_s=300)
     assert found["ok"]
     assert {row["placement"] for row in found["grid"]} == {"index"}
-
-
-def subprocess_import(name: str, path: Path, *, cwd: Path) -> None:
-    looks = f"import importlib, sys; sys.path.insert(0, {str(path)!r}); importlib.import_module({name!r})"
-    done = subprocess.run([sys.executable, "-c", looks], cwd=cwd, capture_output=True, text=True)
-    if done.returncode:
-        raise ModuleNotFoundError(done.stderr)

@@ -20,7 +20,7 @@ ROWS = (
         "json:JSONDecoder",
         "is no adapter",
         "lacks the base class e2e.base.connector.Adapter",
-        "docs/connectors.md",
+        "see e2e.base.connector",
     ),
     at("adapter: vLLM's class instead of the adapter", "builtins:object", "is no adapter", "the base class"),
     at("adapter: no class after the colon", "json:", "no place of a class", "package.module:Class"),
