@@ -10,20 +10,18 @@ import platform
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import docker
 import psutil
 from docker.errors import DockerException
 
-from e2e.base.errors import EXIT_PASS, EXIT_USAGE, EngineTimeout, SettingsError
+from e2e.base.checkup import Line
+from e2e.base.errors import EXIT_PASS, EXIT_USAGE
 from e2e.connectors.installed import installed
-from e2e.connectors.maru.adapter import RESOURCE_MANAGER, SERVER, misread
-from e2e.connectors.maru.build import Build, maru_of
-from e2e.connectors.maru.rpc import MaruServer
-from e2e.connectors.programs import program
+from e2e.connectors.table import ADAPTERS, load
 from e2e.settings import world
 from e2e.stack.model import BUNDLED, DEFAULT_CACHE
 
@@ -36,9 +34,13 @@ _LIMIT_S = 15.0
 TRAPS: tuple[tuple[tuple[int, int], tuple[int, int], str], ...] = (
     ((0, 14), (0, 15), "counts no prompt tokens by source, so hits are believed by one counter less"),
     ((0, 14), (0, 25), "does not say whether /reset_prefix_cache did anything: the next arm's hits tell"),
-    ((0, 14), (0, 22), "keeps K and V on the first axis: example is a safe control only from 0.23 on"),
-    ((0, 23), (0, 25), "moved the K/V axis: Maru of July 2026 stores nothing useful on it"),
-    ((0, 26), (0, 33), "packs K and V into one view: Maru's kernels are never reached, and NHD is the strided layout"),
+    (
+        (0, 14),
+        (0, 22),
+        "keeps K and V on the first axis: vLLM's own example connector is a safe control from 0.23 on",
+    ),
+    ((0, 23), (0, 25), "moved the K/V axis: a connector that is built for older ones stores nothing useful"),
+    ((0, 26), (0, 33), "packs K and V into one view, and NHD is the strided layout"),
     ((0, 29), (0, 33), "starts asynchronous loads after the forward: a connector must wait in every layer"),
     ((0, 33), (0, 33), "deprecates the module that engines are started by"),
 )
@@ -46,7 +48,8 @@ TRAPS: tuple[tuple[tuple[int, int], tuple[int, int], str], ...] = (
 
 @dataclass(frozen=True)
 class Machine:
-    """What was found; None where nothing is, texts in ``*_error`` say why. Sizes in bytes, versions as tuples."""
+    """What was found; None where nothing is, texts in ``*_error`` say why. Sizes in bytes, versions as tuples.
+    ``connectors``: what their adapters say; ``answered``: what one of them got from ``server``, in its own protocol."""
 
     python: tuple[int, int] = (3, 11)
     system: str = ""
@@ -64,24 +67,12 @@ class Machine:
     model_package: bool = False
     docker: str | None = None
     docker_error: str = ""
-    maru: Build | None = None
-    maru_programs: Mapping[str, bool] = field(default_factory=dict)
+    connectors: tuple[Line, ...] = ()
     server: str | None = None
     server_error: str = ""
-    namespaces: bool = False
+    answered: Line | None = None
     dax: tuple[str, ...] = ()
     dax_readable: bool = False
-
-
-@dataclass(frozen=True)
-class Line:
-    """``state``: "ok", "no" (with a cure), "note". ``needed``: the default grid can't run without it."""
-
-    state: str
-    what: str
-    says: str
-    cure: str = ""
-    needed: bool = False
 
 
 def doctor(*, server: str | None, engine_python: Path | None = None) -> tuple[list[Line], int]:
@@ -108,7 +99,7 @@ def diagnose(at: Machine) -> Iterator[Line]:
     yield from _gpu(at)
     yield from _room(at)
     yield from _docker(at)
-    yield from _maru(at)
+    yield from at.connectors
     yield from _server(at)
     yield from _cxl(at)
 
@@ -142,7 +133,7 @@ def _gpu(at: Machine) -> Iterator[Line]:
     if at.gpus:
         yield from (Line("ok", "GPU", gpu) for gpu in at.gpus)
         return
-    cure = "lmcache, offloading, Maru's kernels and the gain gate need one; all else runs on the CPU"
+    cure = "some connectors, their kernels and the gain gate need one; all else runs on the CPU"
     yield Line("no", "GPU", at.gpu_error or "no NVIDIA GPU answers", cure)
 
 
@@ -180,43 +171,13 @@ def _docker(at: Machine) -> Iterator[Line]:
         yield Line("no", "Docker", f"no engine answers ({at.docker_error})" if at.docker_error else "no engine", cure)
 
 
-def _maru(at: Machine) -> Iterator[Line]:
-    if at.maru is None:
-        cure = "set MARU_REQUIREMENT to a requirement or wheel and run scripts/maru; or MARU_IMAGE, for compose"
-        yield Line("no", "Maru", "the engine's Python finds no module maru_vllm", cure)
-        return
-    build = at.maru.as_json()
-    yield Line("ok", "Maru", f"{build['version']}, commit {str(build['commit'])[:12]}, {build['line']} line")
-    if not at.maru.kernels:
-        yield Line("note", "Maru", "its kernels are not built: loads are placed by indexing")
-    device, attention = ("cuda", None) if at.gpus else ("cpu", "strided")
-    if why := misread(at.maru, at.vllm_version, device=device, attention=attention):
-        says, _, cure = why.rstrip(".").partition("; ")
-        yield Line("no", "Maru", says, cure)
-    if at.server:
-        return
-    lacking = [name for name, there in at.maru_programs.items() if not there]
-    if lacking:
-        yield Line(
-            "no",
-            "Maru's servers",
-            f"{' and '.join(lacking)} neither beside that Python nor on PATH",
-            "run scripts/maru with a folder of Maru, or set MARU_SERVER_URL",
-        )
-    elif not at.namespaces:
-        cure = "run as root or allow user namespaces; or set MARU_SERVER_URL"
-        yield Line("no", "Maru's servers", "no pool can be emulated: mount namespaces are not allowed", cure)
-    else:
-        yield Line("ok", "Maru's servers", "are here; each engine gets fresh ones on an emulated pool")
-
-
 def _server(at: Machine) -> Iterator[Line]:
-    if at.server and at.server_error:
-        cure = "start it, after its resource manager" if at.maru else "start it, or check --connector-server"
-        yield Line("no", SERVER if at.maru else "connector server", at.server_error, cure)
+    if at.answered:
+        yield at.answered
+    elif at.server and at.server_error:
+        yield Line("no", "connector server", at.server_error, "start it, or check --connector-server")
     elif at.server:
-        says = f"answers at {at.server}" if at.maru else f"something listens at {at.server}"
-        yield Line("ok", SERVER if at.maru else "connector server", says)
+        yield Line("ok", "connector server", f"something listens at {at.server}")
 
 
 def _cxl(at: Machine) -> Iterator[Line]:
@@ -230,8 +191,8 @@ def _cxl(at: Machine) -> Iterator[Line]:
 
 def look(*, server: str | None, engine_python: Path | None = None) -> Machine:
     python = world.engine_candidate(engine_python)
-    engine_has, maru = installed(python), maru_of(python)
-    gpus, gpu_error = _gpus()
+    engine_has, (gpus, gpu_error) = installed(python), _gpus()
+    adapters = [load(name, server=server, python=python) for name in ADAPTERS]
     engine, docker_error = _engine()
     shm = Path("/dev/shm")
     folder, package, _ = BUNDLED["smollm2"]
@@ -252,11 +213,10 @@ def look(*, server: str | None, engine_python: Path | None = None) -> Machine:
         model_package={package, "gguf"} <= engine_has.modules.keys(),
         docker=engine,
         docker_error=docker_error,
-        maru=maru,
-        maru_programs={name: program(name, python=python) is not None for name in (RESOURCE_MANAGER, SERVER)},
+        connectors=tuple(line for adapter in adapters for line in adapter.checkup(device="cuda" if gpus else "cpu")),
         server=server,
-        server_error=(_no_answer if maru else _nobody)(server) if server else "",
-        namespaces=_answers(["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-m", "true"]) is not None,
+        server_error=_nobody(server) if server else "",
+        answered=next((line for adapter in adapters if (line := adapter.server_answers())), None),
         dax=dax,
         dax_readable=bool(dax) and os.access(dax[0], os.R_OK | os.W_OK),
     )
@@ -279,14 +239,6 @@ def _engine() -> tuple[str | None, str]:
             client.close()
     except (DockerException, OSError) as error:
         return None, " ".join(str(error).split())[:120].rstrip(".")
-
-
-def _no_answer(address: str) -> str:
-    try:
-        MaruServer(address, limit_s=3).handshake()
-    except (EngineTimeout, SettingsError) as error:
-        return str(error).rstrip(".")
-    return ""
 
 
 def _nobody(address: str) -> str:

@@ -230,7 +230,7 @@ class _Gain:
             "gain.plan", mode=mode, axis=self.wanted.axis, names=dict(names), pairs=list(pairs),
             concurrency=list(self.wanted.concurrency), lengths=list(self.settings.lengths), repeats=self.wanted.repeats,
             rounds=1 if mode == "axis" else self.wanted.rounds, device=self.settings.device, attempt=1,
-            double=any(adapter.name == "embedded" for adapter in self.adapters.values()), machine=platform.platform(),
+            double=any(adapter.abilities.double_of for adapter in self.adapters.values()), machine=platform.platform(),
         )  # fmt: skip
 
 

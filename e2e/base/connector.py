@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from e2e.base.cell import Cell
+from e2e.base.checkup import Line
 
 #: ``{maru-server.address}`` in a string of a service or of a connector's extra config or environment
 _PLACE = re.compile(r"\{(?P<name>[a-z][a-z0-9-]*)\.(?P<what>host|port|address)\}")
@@ -154,6 +155,8 @@ class Abilities:
     owns_store: bool = False
     #: size of the pool that an engine start gets, or None where it has none of its own
     pool_bytes: int | None = None
+    #: it only stands in for a connector, which it is the double of: what is measured here holds for the double
+    double_of: str = ""
     #: the most tokens of a prompt that it can take, or None
     longest_prompt: int | None = None
     #: two engines at once can use one store
@@ -223,6 +226,15 @@ class Adapter(ABC):
     def unfit(self, *, device: str, attention: str | None) -> str | None:
         """Why it can't read what this attention backend keeps, with the cure, as one sentence. ``attention``: as in
         --attention, None where vLLM chooses."""
+        return None
+
+    def checkup(self, *, device: str) -> Iterable[Line]:
+        """What the doctor is to say of it on this machine. ``device``: cpu or cuda."""
+        return ()
+
+    def server_answers(self) -> Line | None:
+        """What the server that somebody else runs for it answers, for the doctor; None where it has none, or can ask
+        no better than whether something listens."""
         return None
 
     def crowded(self, *, starts: int) -> str | None:

@@ -28,7 +28,9 @@ class Embedded(Adapter):
 
     @property
     def abilities(self) -> Abilities:
-        return Abilities(counters=True, plants_faults=True, owns_store=True, pool_bytes=self.pool_bytes)
+        return Abilities(
+            counters=True, plants_faults=True, owns_store=True, pool_bytes=self.pool_bytes, double_of="Maru"
+        )  # fmt: skip
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         """Defaults only: what a cell wants else goes with each request (``request_params``)."""

@@ -10,8 +10,11 @@ from e2e.base.connector import Adapter
 from e2e.base.errors import SettingsError
 from e2e.base.spelling import meant
 from e2e.connectors import third_party
-from e2e.connectors.generic import load_generic
 
+#: Used where nobody names one.
+DEFAULT = "embedded"
+#: Variables that connectors themselves know for the address of their server.
+SERVER_VARIABLES = ("MARU_SERVER_URL",)
 #: name on the command line -> module:class of its adapter
 ADAPTERS: Mapping[str, str] = {
     "embedded": "e2e.connectors.embedded:Embedded",
@@ -36,6 +39,8 @@ def load(name: str, *, pool_bytes: int | None = None, server: str | None = None,
     if pool_bytes is not None and "pool_bytes" not in takes:
         raise SettingsError(f"connector {name} has no pool of its own; leave out --pool-size.")
     if found is None:
+        from e2e.connectors.generic import load_generic  # pydantic and the like, which no other connector needs
+
         return load_generic(name)
     given = {"pool_bytes": pool_bytes, "server": server, "python": python or None}
     return third_party.made(found, name, {k: v for k, v in given.items() if k in takes and v is not None})

@@ -29,7 +29,7 @@ def planted(
             faulty = replace(cell, settings={**cell.settings, "fault": name})
             why = fault.why_not(faulty, shape)
             if around and not fault.around_any:
-                why = "It is a fault of the embedded connector's own code and can't be planted around another one."
+                why = "It is a fault in a connector's own code and can't be planted around one that plants none."
             if why:
                 left_out.append((faulty, why))
             else:

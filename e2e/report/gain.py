@@ -11,6 +11,7 @@ from pathlib import Path
 from e2e.base.event import Event
 from e2e.base.gain import FASTER, NOTHING, WITHIN, Answer, Change, GainJudgement, Launches, Overlap
 from e2e.base.verdict import Verdict
+from e2e.connectors.table import DEFAULT, load
 from e2e.report import markdown, terminal
 from e2e.report.document import Block, Document, Heading, Items, Paragraph, Table
 from e2e.report.facts import facts
@@ -19,13 +20,15 @@ from e2e.report.report_json import plain
 from e2e.report.sentences import headline, verdict_text
 
 SCHEMA = "maru-e2e/gain/1"
+#: What the rig's own connector is the double of.
+_REAL = load(DEFAULT).abilities.double_of
 DOUBLE = (
-    "Measured is the embedded double, which has Maru's shape and keys, and not Maru: its pool is shared memory, "
-    "so these figures say what the change does here, not what it does in Maru."
+    f"Measured is the {DEFAULT} double, which has {_REAL}'s shape and keys, and not {_REAL}: its pool is shared "
+    f"memory, so these figures say what the change does here, not what it does in {_REAL}."
 )
 ONE_DOUBLE = (
-    "One of the two is the embedded double of Maru, whose pool is shared memory: what is between it and the other says "
-    "nothing about a change in Maru."
+    f"One of the two is the {DEFAULT} double of {_REAL}, whose pool is shared memory: what is between it and the other "
+    f"says nothing about a change in {_REAL}."
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
+from e2e.connectors.table import DEFAULT
 from e2e.grid.axes import NO_AXES
 
 #: Flags of the run that the cell's own settings stand for, that would touch the run's folder, or that other commands
@@ -16,8 +17,8 @@ LEFT_OUT = {
 #: Settings that the run's own command line need not show, with what the command takes for them when they aren't given:
 #: older recordings don't spell out variables, and a clean cell of a self-test is run again by ``run``.
 QUIET = {
-    "run": {"connector": "embedded", "model": "smollm2", "prompts": 3, "max_tokens": 8},
-    "faults": {"connector": "embedded", "model": "smollm2", "prompts": 2, "max_tokens": 4},
+    "run": {"connector": DEFAULT, "model": "smollm2", "prompts": 3, "max_tokens": 8},
+    "faults": {"connector": DEFAULT, "model": "smollm2", "prompts": 2, "max_tokens": 4},
 }
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from e2e.connectors.table import ADAPTERS, DEFAULT, SERVER_VARIABLES
 from e2e.grid.axes import Value
 from e2e.grid.cells import RERUN
 from e2e.grid.selection import GRIDS, Selection
@@ -73,14 +74,14 @@ class Connected(Flags):
         word(words.connector),
         flag(
             "connector",
-            "embedded, maru, lmcache, offloading, example, decode-bench, ..., a TOML file, or module:Class.",
+            f"{', '.join(ADAPTERS)}, a TOML file, or module:Class.",
             metavar="NAME|FILE.toml|MODULE:CLASS",
         ),
-    ] = "embedded"
+    ] = DEFAULT
     pool_bytes: Annotated[
         int | None,
         word(words.size),
-        flag("pool-size", "Pool of the embedded connector, such as 2G.", metavar="SIZE"),
+        flag("pool-size", "The connector's pool, such as 2G.", metavar="SIZE"),
     ] = None
 
 
@@ -92,8 +93,9 @@ class Served(Flags):
         word(words.address),
         flag(
             "connector-server",
-            "A running server of the connector instead of fresh ones; also MARU_SERVER_URL.", metavar="HOST:PORT",
-            variables=(variable("connector-server"), "MARU_SERVER_URL"),
+            f"A running server of the connector instead of fresh ones; also {', '.join(SERVER_VARIABLES)}.",
+            metavar="HOST:PORT",
+            variables=(variable("connector-server"), *SERVER_VARIABLES),
         ),
     ] = None  # fmt: skip
 

@@ -8,16 +8,19 @@ resource manager and a maru-server of its own on an emulated DAX file system, or
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.base.cell import Cell
+from e2e.base.checkup import Line
 from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule, ServiceSpec, Witness
 from e2e.base.errors import EngineTimeout, SettingsError
 from e2e.connectors.installed import installed
-from e2e.connectors.maru.build import LOOK, Build, maru_of
+from e2e.connectors.maru import checkup
+from e2e.connectors.maru.build import LOOK, VIEW_MOVED, Build, maru_of, misread
 from e2e.connectors.maru.rpc import MaruServer
-from e2e.connectors.maru.servers import OnDaxFolder, probe_maru
+from e2e.connectors.maru.servers import OnDaxFolder, namespaces, probe_maru
 from e2e.connectors.maru.witness import MaruWitness
 from e2e.connectors.programs import program
 from e2e.connectors.steps import aligned_step, chunk_tokens
@@ -32,7 +35,6 @@ _LOGGING = Path(__file__).with_name("logging.json")
 _ASYNC_SINCE = (0, 16)
 #: What July's scheduler asks for beside the worker's pool. Bytes.
 _SCHEDULERS_REGION = 4 << 20
-_VIEW_MOVED, _VIEW_OF_TRITON = (0, 23), (0, 26)
 _INSTALL = (
     "give it as MARU_REQUIREMENT (a pip requirement or a wheel) and run scripts/maru, or use an image that has it"
 )
@@ -72,15 +74,27 @@ class Maru(Adapter):
     def missing(self, *, device: str) -> str | None:
         if self.build is None:
             return f"Maru is not installed (the engine's Python finds no module maru_vllm); {_INSTALL}."
-        lacking = [
-            name for name in (RESOURCE_MANAGER, SERVER) if not self.server and not program(name, python=self.python)
-        ]
-        if lacking:
+        if lacking := self._lacking():
             return (
                 f"{lacking[0]} is neither beside the engine's Python nor on PATH, so no Maru server can be started; "
                 "run scripts/maru with a folder of Maru, which builds it, or name a running one by MARU_SERVER_URL."
             )
         return None
+
+    def checkup(self, *, device: str) -> Iterator[Line]:
+        seen = checkup.Seen(
+            build=self.build, vllm=installed(self.python).vllm_version, lacking=self._lacking(),
+            namespaces=self.build is not None and namespaces(), given=self.server is not None,
+        )  # fmt: skip
+        return checkup.lines(seen, device=device)
+
+    def server_answers(self) -> Line | None:
+        return checkup.answer(SERVER, self.server) if self.build and self.server else None
+
+    def _lacking(self) -> tuple[str, ...]:
+        """Programs that a fresh store needs and that are nowhere."""
+        programs = () if self.server else (RESOURCE_MANAGER, SERVER)
+        return tuple(name for name in programs if not program(name, python=self.python))
 
     def _program(self, name: str) -> str:
         return program(name, python=self.python) or name
@@ -115,7 +129,7 @@ class Maru(Adapter):
 
     def check(self, cell: Cell) -> str | None:
         vllm = installed(self.python).vllm_version
-        if self.build and self.build.july and vllm and vllm < _VIEW_MOVED and cell.get("layout") == "HND":
+        if self.build and self.build.july and vllm and vllm < VIEW_MOVED and cell.get("layout") == "HND":
             return "this Maru loads nothing with HND on vLLM up to 0.22: it writes into a copy; use layout=NHD."
         overlap, layerwise = cell.get("overlap") == "on", cell.get("storage_format") == "layerwise"
         if self.build and self.build.overlap_kernel and overlap and layerwise:
@@ -233,20 +247,3 @@ class Maru(Adapter):
 
     def step(self, cell: Cell, *, block_size: int) -> int:
         return aligned_step(self.hit_rule(cell, block_size=block_size).granularity, block_size)
-
-
-def misread(
-    build: Build | None, vllm: tuple[int, int] | None, *, device: str, attention: str | None
-) -> str | None:  # fmt: skip
-    """July takes a view by the class of the attention's metadata: Triton's, right from vLLM 0.26 on, or else one
-    that vLLM 0.23 moved (docs/maru.md#versions). The rig's CPU backend passes for Triton's."""
-    if vllm is None or build is None or not build.july:
-        return None
-    if vllm >= _VIEW_OF_TRITON:
-        if attention in ("TRITON_ATTN", "strided"):
-            return None
-        cure = "--attention TRITON_ATTN" if device == "cuda" else "the default of --attention"
-        return f"this Maru misreads this attention backend's cache from vLLM 0.26 on; use {cure}, or a newer Maru."
-    if vllm >= _VIEW_MOVED or attention == "TRITON_ATTN":
-        return f"this Maru loads nothing useful here on vLLM {vllm[0]}.{vllm[1]}; take 0.26 or newer, or a newer Maru."
-    return None

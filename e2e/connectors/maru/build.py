@@ -13,6 +13,8 @@ from pathlib import Path
 from e2e.connectors.installed import Installed, installed
 
 MODULE = "maru_vllm"
+#: vLLM versions that moved the K/V axis, and that packed K and V into one view, which Triton's backend always had.
+VIEW_MOVED, VIEW_PACKED = (0, 23), (0, 26)
 KERNELS = "maru_kv_ops"
 _KEY = re.compile(r"[\"'](maru_[a-z0-9_]+)[\"']")
 #: In the line whose overlap places a layer by one kernel launch; it turns overlap off for layerwise objects.
@@ -70,6 +72,23 @@ def read_build(package: Path, *, kernels: bool, version: str = "unknown", commit
         kernels=kernels,
         overlap_kernel=_OVERLAP_KERNEL in source,
     )
+
+
+def misread(
+    build: Build | None, vllm: tuple[int, int] | None, *, device: str, attention: str | None
+) -> str | None:  # fmt: skip
+    """July takes a view by the class of the attention's metadata: Triton's, right from vLLM 0.26 on, or else one
+    that vLLM 0.23 moved (docs/maru.md#versions). The rig's CPU backend passes for Triton's."""
+    if vllm is None or build is None or not build.july:
+        return None
+    if vllm >= VIEW_PACKED:
+        if attention in ("TRITON_ATTN", "strided"):
+            return None
+        cure = "--attention TRITON_ATTN" if device == "cuda" else "the default of --attention"
+        return f"this Maru misreads this attention backend's cache from vLLM 0.26 on; use {cure}, or a newer Maru."
+    if vllm >= VIEW_MOVED or attention == "TRITON_ATTN":
+        return f"this Maru loads nothing useful here on vLLM {vllm[0]}.{vllm[1]}; take 0.26 or newer, or a newer Maru."
+    return None
 
 
 def _kernels(here: Installed) -> bool:

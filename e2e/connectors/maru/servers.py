@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,16 @@ def _within(argv: list[str], pool: Path) -> list[str]:
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     enter = [unshare, *as_root, "--mount", "--propagation", "private"]
     return [*enter, "sh", "-c", _IN_NAMESPACE, "sh", str(pool), str(lower), str(work), device, *argv]
+
+
+def namespaces() -> bool:
+    """Are mount namespaces allowed here, so that a pool can be emulated?"""
+    as_root = [] if os.geteuid() == 0 else ["-Ur"]
+    try:
+        done = subprocess.run(["unshare", *as_root, "-m", "true"], capture_output=True, timeout=15.0, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def probe_maru(spec: ServiceSpec, address: str) -> None:

