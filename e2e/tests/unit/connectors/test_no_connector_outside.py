@@ -48,8 +48,8 @@ def test_no_connector_is_known_by_name(path):
 
 @pytest.mark.parametrize(
     "breach",
-    ["double = adapter.name == 'embedded'", "from e2e.connectors.maru.rpc import MaruServer", "if 'lmcache' in found: pass",
-     "def maru(at): pass", "load('example')"],
+    ["double = adapter.name == 'embedded'", "from e2e.connectors.maru.rpc import MaruServer",
+     "if 'lmcache' in found: pass", "def maru(at): pass", "load('example')"],
 )  # fmt: skip
 def test_a_breach_is_seen(breach):
     assert len(FILES) > 100

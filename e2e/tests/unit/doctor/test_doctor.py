@@ -57,12 +57,8 @@ def test_what_stops_the_default_grid_is_named_with_its_cure(changes, what, cure)
 
 
 def test_every_no_has_a_cure():
-    for found in (
-        lines(),
-        lines(vllm=None),
-        lines(server="h:1", server_error="gone"),
-        lines(shm_free=0, memory_free=0, disk_free=0),
-    ):
+    full, gone = lines(shm_free=0, memory_free=0, disk_free=0), lines(server="h:1", server_error="gone")
+    for found in (lines(), lines(vllm=None), gone, full):
         assert all(line.cure for line in found if line.state == "no")
 
 
