@@ -64,7 +64,7 @@ class Pages:
 def _int8(pages: torch.Tensor) -> dict[str, torch.Tensor]:
     """With one scale a layer, head, and K or V."""
     layers, heads, slots, width = pages.shape
-    halves = pages.view(layers, heads, slots, 2, width // 2)
+    halves = pages.float().view(layers, heads, slots, 2, width // 2)
     scale = halves.abs().amax((2, 4), keepdim=True).clamp(min=1e-12) / 127
     wide = scale.expand(layers, heads, 1, 2, width // 2).reshape(layers, heads, 1, width)
-    return {"values": (pages / wide).round().to(torch.int8), "scale": wide}
+    return {"values": (pages.float() / wide).round().clamp(-127, 127).to(torch.int8), "scale": wide}
