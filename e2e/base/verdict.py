@@ -55,6 +55,7 @@ class Reason(Enum):
     METRICS_RESET = ("inconclusive", "the engine's counters went backwards: it was restarted during an arm")
     STORE_FAILED = ("inconclusive", "the connector could not store a prompt whole")
     LOAD_FAILED = ("inconclusive", "the connector reported a failed load")
+    LOSSY_BY_DECLARATION = ("inconclusive", "the connector stores with loss, as its adapter says")
     BLIND_CELL = ("inconclusive", "the cell can't see a class of fault that it should see (--strict)")
     SCENARIO_DID_NOT_HAPPEN = ("inconclusive", "what the scenario is to provoke did not happen")
     FAULT_NOT_FIRED = ("inconclusive", "the planted fault did not fire")

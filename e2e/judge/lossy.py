@@ -1,5 +1,5 @@
-"""A connector that is lossy by declaration: by how much what it served differs from what was computed is said in place of
-a verdict. Until something was loaded it is held to the bit, as everybody is."""
+"""A connector that is lossy by declaration: by how much what it served differs from what was computed is said in place
+of a verdict. Until something was loaded it is held to the bit, as everybody is."""
 
 from __future__ import annotations
 

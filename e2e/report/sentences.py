@@ -186,6 +186,15 @@ def _load_failed(seen: Evidence) -> str:
     return _join(_where(seen), f"{seen.get('found')} failed{then}; {_first_error(seen)}")
 
 
+def _lossy(seen: Evidence) -> str:
+    if seen.get("max_logprob_diff") is None:
+        return "no answer could be compared"
+    tokens = "the same tokens" if seen.get("tokens_equal") else "other tokens"
+    share = seen.get("wrong_share")
+    pages = f"; up to {share:.2%} of a prompt's pages differ by digests" if isinstance(share, (int, float)) else ""
+    return f"{tokens}, logprobs differ by up to {_number(seen['max_logprob_diff'])}{pages}"
+
+
 def _first_error(seen: Evidence) -> str:
     errors = seen.get("errors")
     return f"its first error: {errors[0]}" if isinstance(errors, (list, tuple)) and errors else "see the engine's log"
@@ -206,6 +215,7 @@ _DETAILS: dict[Reason, Callable[[Evidence], str]] = {
     **dict.fromkeys((Reason.NO_HIT, Reason.PARTIAL_HIT, Reason.COLD_NOT_COLD, Reason.LOCAL_HIT_DIFFERS), _hit),
     Reason.STORE_FAILED: _store_failed,
     Reason.LOAD_FAILED: _load_failed,
+    Reason.LOSSY_BY_DECLARATION: _lossy,
     Reason.SOURCES_DISAGREE: _disagree,
     **dict.fromkeys((Reason.COUNTERS_MISSING, Reason.NOT_RUN, Reason.NO_BASELINE, Reason.ANSWER_INCOMPLETE), _missing),
     **dict.fromkeys((Reason.ENGINE_REFUSED, Reason.ENGINE_CRASHED, Reason.ENGINE_HUNG, Reason.REQUEST_FAILED), _failed),
