@@ -94,6 +94,7 @@ class KeyPlan:
             "step": self.lengths.step, "lengths": list(self.lengths.lengths), "blind": self.blind_spots(cell),
             "counters": self.adapter.abilities.counters, "baseline": not self.settings.attach, "deterministic": alone,
             "digests": self.settings.digests, "fault": cell.get("fault"), **policy,
+            "lossy": self.adapter.abilities.lossy,
         }  # fmt: skip
 
     @property

@@ -73,6 +73,7 @@ class PlanCell:
     ``baseline``: is there an engine without a connector to compare with (not where we attach). ``deterministic``: one
     request at a time or batch-invariant mode. ``digests``: are they expected. ``fault``: name of the planted one.
     ``load_failure_policy``: vLLM's kv_load_failure_policy of the connector's engine, "fail" or "recompute".
+    ``lossy``: the adapter says that the connector stores with loss.
     ``program``: what the cell does and must show, see ``program.py``, and its ``program_digest``; recordings from
     before there were programs have none."""
 
@@ -92,6 +93,7 @@ class PlanCell:
     digests: bool
     fault: str | None
     load_failure_policy: str | None = None
+    lossy: bool = False
     scenario: str = "replay"
     program: Table | None = None
     program_digest: str | None = None

@@ -42,6 +42,7 @@ def plan(data: Data, program_: Program) -> Plan:
         digests=bool(data["digests"]),
         fault=None if data["fault"] is None else str(data["fault"]),
         load_failure_policy=None if (policy := data.get("load_failure_policy")) is None else str(policy),
+        lossy=bool(data.get("lossy")),
     )
 
 

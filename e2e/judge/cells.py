@@ -9,7 +9,7 @@ from typing import TypeVar
 from e2e.base.event import Event
 from e2e.base.judgement import CellJudgement, Hits, Judgement, Oracle, Ttft
 from e2e.base.verdict import Finding, Reason
-from e2e.judge import assemble, measures, merge
+from e2e.judge import assemble, lossy, measures, merge
 from e2e.judge.index import Index
 from e2e.judge.view import CellView, Plan
 
@@ -60,9 +60,10 @@ def _judged(view: CellView, plan: Plan) -> CellJudgement:
             findings.append(merge.rule_failed("measures", error))
             return default
 
+    oracle = measure(lambda: measures.oracle(view, merge.in_order(findings)), Oracle())
+    findings[:] = measure(lambda: lossy.measured(view, findings, oracle), findings)
     hits = measure(lambda: measures.hits(view), Hits())
     effective: Mapping[str, object] = measure(lambda: measures.effective(view), {})
-    oracle = measure(lambda: measures.oracle(view, merge.in_order(findings)), Oracle())
     generation = measure(lambda: measures.first_generation(view, merge.verdict(findings)[0]), None)
     ttft = measure(lambda: measures.ttft(view, merge.verdict(findings)[0]), Ttft())
     verdict, reason = merge.verdict(findings)

@@ -52,7 +52,10 @@ def first_generation(view: CellView, verdict: Verdict) -> str | None:
         if first is None:
             return None
         if compare.first_difference(first, sent.answer(prompt)) is not None:
-            if not compare.exact_references(view, sent, prompt) or compare.unstable(view, sent, prompt):
+            exact = [other.answer(prompt) for other in compare.exact_references(view, sent, prompt)]
+            if not exact or compare.unstable(view, sent, prompt):
+                return NOT_REPRODUCED
+            if any(compare.first_difference(answer, sent.answer(prompt)) for answer in exact):
                 return NOT_REPRODUCED
             result = SPLIT_NOISE
     return result

@@ -13,7 +13,7 @@ CAUSES = (
     Reason.FIRST_ANSWER_DIFFERS, Reason.NOT_RUN, Reason.FAULT_NOT_FIRED, Reason.SCENARIO_DID_NOT_HAPPEN,
     Reason.METRICS_RESET, Reason.PREEMPTED,
     Reason.STORE_FAILED, Reason.LOAD_FAILED, Reason.RESET_REFUSED, Reason.COLD_NOT_COLD, Reason.NO_HIT,
-    Reason.PARTIAL_HIT,
+    Reason.PARTIAL_HIT, Reason.LOSSY_BY_DECLARATION,
 )  # fmt: skip
 _ORDER = {reason: place for place, reason in enumerate((*CAUSES, *(r for r in Reason if r not in CAUSES)))}
 

@@ -27,6 +27,7 @@ class Plan:
     digests: bool
     fault: str | None
     load_failure_policy: str | None
+    lossy: bool
 
 
 @dataclass(frozen=True)
