@@ -20,7 +20,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorRole,
 )
 
-from e2e.inside import runtime
+from e2e.inside import keys, runtime
 from e2e.inside.config import EmbeddedConfig, parse
 from e2e.inside.evidence import Evidence
 from e2e.inside.index.client import Client, IndexGone, own_index
@@ -51,7 +51,7 @@ class EmbeddedConnector(KVConnectorBase_V1):
         if role == KVConnectorRole.SCHEDULER:
             self._scheduler = SchedulerSide(
                 self._config, self._pool, space=_space(vllm_config), block_size=self._block_size,
-                ranks=vllm_config.parallel_config.tensor_parallel_size,
+                ranks=vllm_config.parallel_config.world_size,
             )  # fmt: skip
 
     @property
@@ -62,7 +62,7 @@ class EmbeddedConnector(KVConnectorBase_V1):
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
         layers = runtime.resolve_layers(self._vllm_config, kv_caches, block_size=self._block_size)
-        rank = self._vllm_config.parallel_config.rank % self._vllm_config.parallel_config.tensor_parallel_size
+        rank = self._vllm_config.parallel_config.rank % self._vllm_config.parallel_config.world_size
         self._worker = WorkerSide(self._config, self._pool, layers, block_size=self._block_size, rank=rank)
 
     def handle_preemptions(self, preempted) -> None:
@@ -148,10 +148,16 @@ def _space(vllm_config) -> dict[str, object]:
     return {
         "model": model.model,
         "revision": getattr(model, "revision", None),
+        "commit": getattr(getattr(model, "hf_config", None), "_commit_hash", None),
+        "weights": keys.weights(model.model),
+        "load_format": str(getattr(vllm_config.load_config, "load_format", None)),
+        "quantization": str(getattr(model, "quantization", None)),
+        "overrides": str(getattr(model, "hf_overrides", None)),
         "dtype": str(model.dtype),
         "kv_dtype": str(vllm_config.cache_config.cache_dtype),
         "layers": model.get_num_layers(parallel),
         "heads": model.get_num_kv_heads(parallel),
         "head_size": model.get_head_size(),
         "tensor_parallel": parallel.tensor_parallel_size,
+        "pipeline_parallel": parallel.pipeline_parallel_size,
     }

@@ -5,8 +5,31 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
+
+
+def weights(model: str) -> list[tuple[str, int, int]]:
+    """Name, size and time of change (ns) of each file of a model or adapter folder; nothing of a name in a hub."""
+    folder = Path(model)
+    files = [folder] if folder.is_file() else sorted(folder.iterdir()) if folder.is_dir() else []
+    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
+
+
+def lora(request: object | None) -> dict[str, object] | None:
+    """What tells one adapter (vLLM's LoRARequest) from another; its number is the engine's alone."""
+    if request is None:
+        return None
+    path = getattr(request, "lora_path", "") or getattr(request, "lora_local_path", "")
+    return {"name": request.lora_name, "path": path, "weights": weights(path) if path else []}
+
+
+def more_than_tokens(request: object) -> bool:
+    """Does the KV of a prompt hang on what its token ids don't tell: images, sounds, embeddings?"""
+    parts = ("mm_features", "mm_inputs", "mm_hashes", "prompt_embeds")
+    found = [getattr(request, name, None) for name in parts]
+    return any(value is not None and (not isinstance(value, list) or value) for value in found)
 
 
 def namespace(parts: Mapping[str, object]) -> bytes:

@@ -59,8 +59,8 @@ class SchedulerSide:
     def __init__(
         self, config: EmbeddedConfig, pool: Pool, *, space: dict[str, object], block_size: int, ranks: int
     ) -> None:
-        """``space``: the namespace that all requests of this engine share; ``ranks``: tensor-parallel ranks, each of
-        which stores its own objects."""
+        """``space``: the namespace that all requests of this engine share; ``ranks``: tensor- and pipeline-parallel
+        ranks, each of which stores its own objects."""
         self._config, self._pool, self._space, self._block_size, self._ranks = config, pool, space, block_size, ranks
         self._requests: dict[str, Tracked] = {}
         self._loads: list[Load] = []
@@ -118,6 +118,7 @@ class SchedulerSide:
                 continue
             fresh = cached.new_block_ids[i]
             if request_id in cached.resumed_req_ids:
+                tracked.stored = min(tracked.stored, cached.num_computed_tokens[i] // self._config.chunk_tokens)
                 tracked.blocks = list(fresh[0]) if fresh else []
             elif fresh:
                 tracked.blocks += fresh[0]
@@ -159,8 +160,16 @@ class SchedulerSide:
                 # Raising here would kill the engine for one bad request; it is served without the cache, and counted.
                 self._pool.evidence.count({"refused_requests": 1})
                 return None
-            space = keys.namespace({**self._space, "salt": request.cache_salt, "settings": settings.in_key})
-            chunk_keys = keys.chunk_keys(request.prompt_token_ids or [], self._config.chunk_tokens, space)
+            space = keys.namespace(
+                {
+                    **self._space, "chunk": self._config.chunk_tokens, "block": self._block_size,
+                    "salt": request.cache_salt, "lora": keys.lora(getattr(request, "lora_request", None)),
+                    "settings": settings.in_key,
+                }
+            )  # fmt: skip
+            # what is more than its tokens has no key here
+            tokens = [] if keys.more_than_tokens(request) else request.prompt_token_ids
+            chunk_keys = keys.chunk_keys(tokens or [], self._config.chunk_tokens, space)
             tracked = self._requests[request.request_id] = Tracked(settings, chunk_keys)
         return tracked
 

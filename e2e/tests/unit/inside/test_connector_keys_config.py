@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 
 from e2e.inside import keys
@@ -86,3 +88,44 @@ def test_sizes(text, size):
 def test_no_sizes(text):
     with pytest.raises(ValueError, match="is no size"):
         size_bytes(text)
+
+
+def test_weights_of_one_name_are_told_apart(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"one")
+    before = keys.weights(str(tmp_path))
+    assert before == keys.weights(str(tmp_path)) != []
+    (tmp_path / "model.safetensors").write_bytes(b"another")
+    assert keys.weights(str(tmp_path)) != before
+    assert keys.weights("some/name-in-a-hub") == []
+
+
+def test_an_adapters_number_is_no_identity_and_its_weights_are(tmp_path):
+    (tmp_path / "adapter.safetensors").write_bytes(b"one")
+    of = lambda number: SimpleNamespace(lora_name="a", lora_int_id=number, lora_path=str(tmp_path))  # noqa: E731
+    before = keys.lora(of(1))
+    assert before == keys.lora(of(2))
+    (tmp_path / "adapter.safetensors").write_bytes(b"another")
+    assert keys.lora(of(1)) != before
+
+
+@pytest.mark.parametrize(
+    ("extra", "why"),
+    [
+        ({"embedded_index": "{index-server.address}"}, "give the index's address as host:port"),
+        ({"embedded_index": "localhost"}, "give the index's address as host:port"),
+        ({"embedded_index": 5555}, "give the index's address as host:port"),
+        ({"embedded_index_limit_s": 0}, "use seconds up to 60"),
+        ({"embedded_index_limit_s": True}, "use seconds up to 60"),
+        ({"embedded_evict": "true"}, "without quotes"),
+        ({"maru_async_store": 1}, "without quotes"),
+    ],
+)
+def test_what_an_index_can_t_be(extra, why):
+    with pytest.raises(ValueError, match=why):
+        parse({**BASE, **extra}, block_size=16)
+
+
+def test_an_index_of_its_own_unless_it_is_given_one():
+    assert parse(BASE, block_size=16).index == ""
+    given = parse({**BASE, "embedded_index": "10.0.0.1:5555", "embedded_evict": True}, block_size=16)
+    assert (given.index, given.evict, given.async_store) == ("10.0.0.1:5555", True, False)

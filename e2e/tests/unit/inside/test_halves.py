@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from types import SimpleNamespace
 
@@ -10,9 +11,10 @@ import torch
 
 from e2e.inside.config import parse
 from e2e.inside.geometry import PagedLayer
+from e2e.inside.index import protocol as p
 from e2e.inside.scheduler_side import SchedulerSide
 from e2e.inside.worker_side import WorkerSide
-from e2e.tests.unit.inside.pools import pool_in
+from e2e.tests.unit.inside.pools import index_of, pool_in
 
 BLOCK, CHUNK, HEADS, DIM, LAYERS, BLOCKS = 16, 32, 3, 8, 4, 64
 SETTINGS = [
@@ -37,23 +39,27 @@ def _caches(layout: str, seed: int) -> dict[str, PagedLayer]:
 class Engine:
     """Stands in for vLLM's step loop: block tables, steps and the order of the hooks, nothing else."""
 
-    def __init__(self, tmp_path, layout: str = "NHD", pool_size: int = 1 << 24, pace_s: float = 0.2) -> None:
+    def __init__(
+        self, tmp_path, layout: str = "NHD", pool_size: int = 1 << 24, pace_s: float = 0.2, *, index=None,
+        name: str = "engine", ranks: int = 1, **more,
+    ) -> None:  # fmt: skip
         extra = {
             "embedded_pool_dir": str(tmp_path),
             "maru_pool_size": pool_size,
             "maru_kv_chunk_tokens": CHUNK,
             "embedded_pace_s": pace_s,
+            **more,
         }
         config = parse(extra, block_size=BLOCK)
-        self.pool = pool_in(tmp_path, config.pool_size)
-        self.scheduler = SchedulerSide(config, self.pool, space={"model": "m"}, block_size=BLOCK, ranks=1)
+        self.pool = pool_in(tmp_path, config.pool_size, index=index, engine=name, evict=config.evict)
+        self.scheduler = SchedulerSide(config, self.pool, space={"model": "m"}, block_size=BLOCK, ranks=ranks)
         self.layers = _caches(layout, seed=1)
         self.worker = WorkerSide(config, self.pool, self.layers, block_size=BLOCK, rank=0)
 
     def request(self, name: str, tokens: int = 100, *, salt: str = "s", first: int = 1, **params):
         return SimpleNamespace(
             request_id=name, prompt_token_ids=list(range(first, first + tokens)), num_prompt_tokens=tokens,
-            cache_salt=salt, kv_transfer_params=params or None,
+            cache_salt=salt, kv_transfer_params=params or None, lora_request=None, mm_features=[],
         )  # fmt: skip
 
     def compute(self, request, blocks: list[int], steps: list[int], start: int = 0) -> None:
@@ -223,3 +229,130 @@ def test_a_bad_request_is_served_without_the_cache(tmp_path):
     engine = Engine(tmp_path)
     assert engine.scheduler.matched(engine.request("bad", placment="kernel"), 0) == (0, False)
     assert engine.pool.evidence.counters()["refused_requests"] == 1
+
+
+COLD, OTHER = [1, 2, 3, 4, 5, 6, 7, 8, 9], [40, 41, 42, 43, 44, 45, 46, 47, 48]
+
+
+def _stored(engine, tokens: int = 100, *, seed_of: int = 1, name: str = "cold", blocks=COLD) -> torch.Tensor:
+    """Computes and stores a prompt; the KV of its whole chunks."""
+    request = engine.request(name, tokens, first=seed_of, **SETTINGS[0])
+    engine.scheduler.matched(request, 0)
+    engine.compute(request, blocks, [tokens])
+    engine.scheduler.finished(name)
+    return engine.kv(blocks, tokens // CHUNK * CHUNK)
+
+
+def test_engines_of_two_layouts_share_a_pool_and_not_their_evidence(tmp_path):
+    index = index_of(1 << 24)
+    one = Engine(tmp_path, "NHD", index=index, name="one")
+    other = Engine(tmp_path, "HND", index=index, name="other")
+    expected = _stored(one)
+    other.poison(OTHER)
+    assert other.load(other.request("rerun", **SETTINGS[0]), OTHER) == 96
+    assert torch.equal(other.kv(OTHER, 96), expected)
+    assert (one.pool.evidence.counters().get("loads"), other.pool.evidence.counters()["loads"]) == (None, 1)
+    assert [row["request"] for row in other.pool.evidence.loads()] == ["rerun"]
+    assert one.pool.evidence.loads() == []
+
+
+def test_what_a_step_computes_from_a_failed_load_is_never_stored(tmp_path):
+    """A step that loads and computes on: the load fails, so the chunk that the step completes is made of garbage."""
+    engine = Engine(tmp_path)
+    _stored(engine)
+    engine.pool._bytes[64 * 700] ^= 1
+    longer = engine.request("longer", 140, **SETTINGS[0])
+    assert engine.scheduler.matched(longer, 0) == (96, False)
+    engine.scheduler.allocated(longer, OTHER, 96)
+    engine.poison(OTHER)
+    engine.compute(longer, OTHER, [44], start=96)
+    assert engine.worker.invalid_blocks() == set(OTHER[:6])
+    fourth = engine.scheduler._requests["longer"].keys[3:4]
+    assert engine.scheduler._there(fourth) == [False]
+    loads, stores = engine.scheduler.step(_output("longer", None, 0, 140))
+    assert (loads, [store.chunk for store in stores]) == ([], [0, 1, 2, 3]), "recomputed, and stored anew"
+
+
+def test_shares_of_several_ranks_count_only_when_one_step_wrote_them(tmp_path):
+    engine = Engine(tmp_path, ranks=2)
+    engine.pool.put("k@0", "step 1", [("k@0", torch.ones(4))])
+    assert engine.scheduler._there(["k"]) == [False]
+    engine.pool.put("k@1", "step 2", [("k@1", torch.ones(4))])
+    assert engine.scheduler._there(["k"]) == [False]
+    engine.pool.put("k@0", "step 2", [("k@0", torch.ones(4))])
+    assert engine.scheduler._there(["k"]) == [True]
+
+
+def test_a_store_may_be_under_way_when_its_request_has_ended_and_its_blocks_are_anothers(tmp_path):
+    begins = threading.Event()
+    index = index_of(1 << 24)
+
+    def waits(request):
+        if isinstance(request, p.Reserve):
+            begins.wait(30)
+        return index(request)
+
+    engine = Engine(tmp_path, index=waits, maru_async_store=True)
+    expected = _stored(engine)
+    engine.poison(COLD)
+    assert engine.scheduler.matched(engine.request("at once", **SETTINGS[0]), 0) == (0, False)
+    begins.set()
+    engine.worker.close()
+    assert engine.load(engine.request("rerun", **SETTINGS[0]), OTHER) == 96
+    assert torch.equal(engine.kv(OTHER, 96), expected)
+
+
+def test_a_pool_that_holds_one_prompt_evicts_the_older_and_serves_the_newer(tmp_path):
+    one_prompt = 3 * CHUNK * LAYERS * 2 * HEADS * DIM * 4
+    engine = Engine(tmp_path, pool_size=one_prompt, embedded_evict=True)
+    _stored(engine)
+    expected = _stored(engine, seed_of=1000, name="newer", blocks=OTHER)
+    assert engine.scheduler.matched(engine.request("older", **SETTINGS[0]), 0) == (0, False)
+    assert engine.load(engine.request("rerun", first=1000, **SETTINGS[0]), COLD) == 96
+    assert torch.equal(engine.kv(COLD, 96), expected)
+    assert engine.pool.evidence.counters().get("store_failures") is None
+
+
+def test_what_a_request_is_to_load_is_not_evicted_until_it_is_read(tmp_path):
+    one_prompt = 3 * CHUNK * LAYERS * 2 * HEADS * DIM * 4
+    engine = Engine(tmp_path, pool_size=one_prompt, embedded_evict=True)
+    expected = _stored(engine)
+    rerun = engine.request("rerun", **SETTINGS[0])
+    assert engine.scheduler.matched(rerun, 0) == (96, False)
+    _stored(engine, seed_of=1000, name="newer", blocks=OTHER)
+    assert engine.pool.evidence.counters()["no_room"] == 3
+    assert engine.load(rerun, COLD) == 96
+    assert torch.equal(engine.kv(COLD, 96), expected)
+    engine.scheduler.step(_output(None, None, 0, 0))
+    _stored(engine, seed_of=1000, name="newest", blocks=OTHER)
+    assert engine.scheduler.matched(engine.request("last", first=1000, **SETTINGS[0]), 0) == (96, False)
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [
+        {"lora_request": SimpleNamespace(lora_name="a", lora_path="/nowhere")},
+        {"cache_salt": "other"},
+        {"prompt_token_ids": [0, *range(2, 101)]},
+        {"mm_features": ["an image"]},
+        {"prompt_embeds": torch.ones(1)},
+    ],
+    ids=lambda differs: next(iter(differs)),
+)
+def test_what_differs_in_more_than_its_tokens_is_never_served(tmp_path, differs):
+    engine = Engine(tmp_path)
+    _stored(engine)
+    request = engine.request("other", **SETTINGS[0])
+    assert engine.scheduler.matched(engine.request("same", **SETTINGS[0]), 0) == (96, False)
+    for name, value in differs.items():
+        setattr(request, name, value)
+    assert engine.scheduler.matched(request, 0) == (0, False)
+
+
+def test_chunks_of_two_sizes_never_feed_each_other(tmp_path):
+    """Both end at the same token, so they have the same prefix."""
+    index = index_of(1 << 24)
+    small = Engine(tmp_path, index=index)
+    _stored(small)
+    large = Engine(tmp_path, index=index, name="large", maru_kv_chunk_tokens=2 * CHUNK)
+    assert large.scheduler.matched(large.request("rerun", **SETTINGS[0]), 0) == (0, False)
