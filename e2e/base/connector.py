@@ -28,7 +28,9 @@ class ServiceSpec:
     ``useless``: patterns of log lines that say it listens, and that it never will be of use. ``probe``: asks it at an
     address whether it really works, and raises EngineError until it does. ``need``: bytes that it must be able to hand
     out. ``within``: ``argv`` -> what starts it in surroundings of its own; equal where the surroundings are.
-    ``optional``: where there is none, its place is empty, and the connector starts its own. ``env``: PYTHONPATH is put
+    ``tool``: words of a program that answers with the names of what the server's pool holds, as JSON, when ``list`` is
+    added, or a damage (delete, flip, tear, truncate, replace) and the names that it strikes. ``optional``: where there
+    is no such server, its place is empty, and the connector starts its own. ``env``: PYTHONPATH is put
     in front of what is there. ``cure``: what to do when it fails.
     """
 
@@ -40,6 +42,7 @@ class ServiceSpec:
     probe: Callable[[ServiceSpec, str], None] | None = None
     need: int = 0
     within: Callable[[list[str]], list[str]] | None = None
+    tool: tuple[str, ...] = ()
     optional: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     limit_s: float = 30.0

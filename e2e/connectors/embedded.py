@@ -48,10 +48,10 @@ class Embedded(Adapter):
                 "embedded_index": f"{{{INDEX}.address}}",
                 "embedded_placement": "index",
             },
-            services=(self._index(),),
+            services=(self._index(pool_dir),),
         )
 
-    def _index(self) -> ServiceSpec:
+    def _index(self, pool_dir: str) -> ServiceSpec:
         return ServiceSpec(
             name=INDEX,
             argv=(
@@ -59,6 +59,7 @@ class Embedded(Adapter):
                 "--port", f"{{{INDEX}.port}}",
             ),
             ready=r"ready: the index of .* listens",
+            tool=(sys.executable, "-m", "e2e.inside.index.tool", f"{{{INDEX}.address}}", f"{pool_dir}/region"),
             env={"PYTHONPATH": _ROOT},
             optional=True,
         )  # fmt: skip

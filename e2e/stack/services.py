@@ -5,9 +5,11 @@ A listening port is not enough: a server is ready when its log says so and its p
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from e2e.stack.process import HOST, HeldPort
 from e2e.waits import Outcome, wait
 
 _STOP_S = 5.0
+_TOOL_S = 60.0
 
 
 class Service:
@@ -48,14 +51,17 @@ class Service:
         argv = [str(filled(word, places)) for word in self.spec.argv]
         if self.spec.within:
             argv = self.spec.within(argv)
-        paths = [env["PYTHONPATH"] for env in (self.spec.env, self._environ) if env.get("PYTHONPATH")]
-        env = {**self._environ, **self.spec.env, "PYTHONUNBUFFERED": "1", **self._ledger.marks(self.name)}
-        if paths:
-            env["PYTHONPATH"] = os.pathsep.join(paths)
         # not every server binds beside a socket that is held for it, so the port is free for a moment
         self._release_port()
         self.log = Log(self.log_path, since=self.log_path.stat().st_size if self.log_path.exists() else 0)
-        self.child = Child(spawn(self.spec.name, argv, env=env, log_path=self.log_path), self.name, self._ledger.run_id)
+        self.child = Child(
+            spawn(self.spec.name, argv, env=self._env(), log_path=self.log_path), self.name, self._ledger.run_id
+        )
+
+    def _env(self) -> dict[str, str]:
+        paths = [env["PYTHONPATH"] for env in (self.spec.env, self._environ) if env.get("PYTHONPATH")]
+        env = {**self._environ, **self.spec.env, "PYTHONUNBUFFERED": "1", **self._ledger.marks(self.name)}
+        return {**env, "PYTHONPATH": os.pathsep.join(paths)} if paths else env
 
     def _release_port(self) -> None:
         if self._held:
@@ -160,6 +166,19 @@ class Service:
     def resume(self) -> None:
         self.child.signal(signal.SIGCONT)
         self._broken = False
+
+    def tool(self, *words: str, addresses: Mapping[str, str]) -> list[str]:
+        """See ``ServiceSpec.tool``. Raises EngineError with the tool's own sentence."""
+        argv = [str(filled(word, addresses)) for word in self.spec.tool]
+        try:
+            done = subprocess.run(
+                [*argv, *words], env=self._env(), capture_output=True, text=True, timeout=_TOOL_S, check=False
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EngineError(f"the tool of {self.spec.name} can't be run: {error}.") from error
+        if done.returncode:
+            raise EngineError(f"{done.stderr.strip().rpartition(chr(10))[2] or 'the tool said nothing'}.")
+        return json.loads(done.stdout)
 
     def stop(self) -> None:
         """Never raises."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.base.connector import ConnectorConfig, ServiceSpec
-from e2e.base.errors import EngineCrashed
+from e2e.base.errors import EngineCrashed, EngineError
 from e2e.base.event import Record
 from e2e.stack.ledger import Ledger
 from e2e.stack.services import Service
@@ -110,6 +110,21 @@ class Store:
 
     def resume(self, server: str) -> None:
         self._service(server).resume()
+
+    def objects(self) -> list[str]:
+        """Names of what the pool holds, the one that was used last at the end."""
+        return self._tool("list")
+
+    def damage(self, how: str, *names: str) -> None:
+        """``how``: delete, flip (a bit), tear (half of it never arrived), truncate or replace (by another one)."""
+        self._tool(how, *names)
+
+    def _tool(self, *words: str) -> list[str]:
+        """Raises EngineError where the connector brings no such tool, or the tool can't do that."""
+        service = next((service for service in self.services if service.spec.tool), None)
+        if service is None:
+            raise EngineError(f"nobody can list or damage what the store {self.name} holds.")
+        return service.tool(*words, addresses=self.addresses)
 
     def _service(self, server: str) -> Service:
         """One that we started. KeyError for another."""

@@ -1,0 +1,102 @@
+"""A store of the embedded connector without an engine: its index runs, its objects are listed and damaged by name."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from e2e.base.cell import Cell
+from e2e.base.errors import EngineError
+from e2e.connectors.embedded import INDEX, Embedded
+from e2e.inside.evidence import Evidence
+from e2e.inside.index.client import Client
+from e2e.inside.pool import Pool
+from e2e.stack.store import Store
+
+SIZE = 1 << 20
+
+
+@pytest.fixture
+def store(ledger, recorded, tmp_path):
+    (tmp_path / "pools").mkdir()
+    with Store(
+        "shared", parent=tmp_path / "pools", ledger=ledger, environ=dict(os.environ), log_dir=tmp_path / "logs",
+        record=recorded,
+    ) as store:  # fmt: skip
+        yield store
+
+
+@pytest.fixture
+def pool(store):
+    """As an engine on that store would open it."""
+    given = store.give(Embedded(pool_bytes=SIZE).config(Cell({}), pool_dir=str(store.folder), block_size=16))
+    index = Client(given.extra["embedded_index"], rest_s=0.0)
+    return Pool(f"{store.folder}/region", SIZE, index=index, evidence=Evidence(str(store.folder), "engine"))
+
+
+def put(pool, group, value):
+    assert pool.put(group, "t", [(f"{group}_L{i}", torch.full((64,), float(value + i))) for i in range(3)]) == ""
+
+
+def readable(pool, group) -> list[bool]:
+    (extents,) = pool.locate([group])
+    return [pool.read(extents.get(f"{group}_L{i}"), torch.empty(256, dtype=torch.uint8)) for i in range(3)]
+
+
+def test_objects_are_listed(store, pool):
+    assert store.objects() == []
+    put(pool, "a", 1)
+    put(pool, "b", 2)
+    pool.find(["a"])
+    assert store.objects() == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("how", "left"),
+    [
+        ("delete", [False, False, False]),
+        ("flip", [True, False, True]),
+        ("tear", [False, False, False]),
+        ("truncate", [False, False, False]),
+        ("replace", [False, False, False]),
+    ],
+)
+def test_what_is_damaged_can_not_be_read(store, pool, how, left):
+    for value, group in enumerate("abc"):
+        put(pool, group, 10 * value)
+    store.damage(how, "b")
+    assert readable(pool, "b") == left
+    assert pool.find(["b"]) == [None if how == "delete" else "t"], "who looks it up can't know"
+    assert readable(pool, "a") == readable(pool, "c") == [True, True, True]
+
+
+def test_what_can_not_be_damaged_is_said(store, pool):
+    with pytest.raises(EngineError, match=r"no group 'nowhere' is there"):
+        store.damage("flip", "nowhere")
+    with pytest.raises(EngineError, match=r"invalid choice: 'burn'"):
+        store.damage("burn", "a")
+    put(pool, "a", 1)
+    with pytest.raises(EngineError, match=r"no other group has the shape of 'a'"):
+        store.damage("replace", "a")
+    store.kill(INDEX)
+    with pytest.raises(EngineError, match=r"does not answer"):
+        store.objects()
+
+
+def test_a_store_without_such_a_tool_says_so(store):
+    with pytest.raises(EngineError, match="nobody can list or damage what the store shared holds"):
+        store.objects()
+
+
+def test_a_killed_index_is_restarted_empty_on_its_port(store, pool):
+    put(pool, "a", 1)
+    at = store.addresses
+    store.kill(INDEX)
+    assert pool.find(["a"]) == [None]
+    store.restart(INDEX)
+    assert store.addresses == at
+    assert pool.find(["a"]) == [None]
+    put(pool, "a", 1)
+    assert readable(pool, "a") == [True, True, True]
