@@ -192,6 +192,16 @@ class Cell:
         places = self.ran_on.items()
         return [taken for site, (names, cell) in places for taken in _taken(self.index, names, cell, site)]
 
+    def acts(self) -> list[tuple[str, Data]]:
+        """In this attempt, in order."""
+        first = min((position for position, _ in self.begins), default=None)
+        last = max((position for position, _ in self.ends), default=None)
+        return [
+            (kind, data)
+            for position, kind, data in self.index.acts.get(self.cell, ())
+            if first is not None and first < position and (last is None or position < last)
+        ]
+
     def own(self) -> list[tuple[str, str, Mapping[str, list[Data]]]]:
         """(site, arm, kind -> data) of all that names this cell and is of this attempt."""
         engines = self.index.engines
@@ -216,6 +226,7 @@ def view(index: Index, name: Hashable, attempt: int, plan_: Plan, *, strict: boo
         digests=tuple(cell.digests()),
         fired=tuple(data for _, _, events in cell.own() for data in events.get("fault.fired", ())),
         unplanned=tuple(sorted({(site, arm) for site, arm, _ in cell.own() if site and (site, arm) not in sends})),
+        acts=tuple(cell.acts()),
         strict=strict,
     )
 

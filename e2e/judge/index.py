@@ -29,7 +29,8 @@ class Engine:
 
 class Index:
     """``arms``: (engine, cell, arm) -> kind -> data in order. ``requests``: request id -> data of its end.
-    ``cells`` keeps the order in which cells were first named."""
+    ``cells`` keeps the order in which cells were first named. ``acts``: what was done to servers and stores of a cell.
+    """
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.engines: dict[Hashable, Engine] = {}
@@ -38,6 +39,7 @@ class Index:
         self.begins: dict[tuple[Hashable, int], list[tuple[int, Hashable]]] = defaultdict(list)
         self.ends: dict[tuple[Hashable, int], list[tuple[int, Hashable]]] = defaultdict(list)
         self.arms: dict[tuple[Hashable, Hashable, Hashable], dict[str, list[Data]]] = {}
+        self.acts: dict[Hashable, list[tuple[int, str, Data]]] = defaultdict(list)
         self.done: dict[Hashable, list[Data]] = defaultdict(list)
         self.failed: dict[Hashable, list[Data]] = defaultdict(list)
         self.digest_values: dict[Hashable, object] = {}
@@ -59,6 +61,8 @@ class Index:
             self.done[hashable(data["request"])].append(data)
         elif kind == "request.failed":
             self.failed[hashable(data["request"])].append(data)
+        elif kind.startswith("nemesis.") or kind == "store.empty":
+            self.acts[hashable(data["cell"])].append((position, kind, data))
         elif "arm" in data:
             key = (hashable(data["engine"]), hashable(data["cell"]), hashable(data["arm"]))
             self.arms.setdefault(key, defaultdict(list))[kind].append(data)

@@ -219,7 +219,8 @@ class Sent:
 @dataclass(frozen=True)
 class CellView:
     """``sides``: in the order of the program; a lent plain site of which nothing was recorded is not there.
-    ``unplanned``: (site, arm) of what was recorded for this cell and that its program does not send."""
+    ``unplanned``: (site, arm) of what was recorded for this cell and that its program does not send. ``acts``: kind and
+    data of what was done to servers and stores."""
 
     cell: str
     attempt: int
@@ -231,6 +232,7 @@ class CellView:
     digests: tuple[Taken, ...]
     fired: tuple[Mapping[str, object], ...]
     unplanned: tuple[tuple[str, str], ...] = ()
+    acts: tuple[tuple[str, Mapping[str, object]], ...] = ()
     strict: bool = False
 
     @property

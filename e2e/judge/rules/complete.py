@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from e2e.base.program import Send, Site, Start
+from e2e.base.program import Break, Empty, Send, Site, Start
 from e2e.base.verdict import Finding, Reason
 from e2e.judge import compare
 from e2e.judge.view import CellView, Sent
@@ -20,6 +21,7 @@ def check(view: CellView) -> list[Finding]:
         findings.append(Finding(RULE, Reason.NOT_RUN, {"engine": site, "arm": arm, "what": "its plan"}))
     for site in view.program.sites:
         findings.extend(_site(view, site))
+    findings.extend(_acts(view))
     for send in view.program.sends:
         if send.site in view.sides:
             findings.extend(_send(view, send))
@@ -39,6 +41,25 @@ def _site(view: CellView, site: Site) -> Iterator[Finding]:
         if len(side.engines) != starts:
             seen = {"engine": site.name, "what": "engine.start", "expected": starts, "found": len(side.engines)}
             yield Finding(RULE, Reason.NOT_RUN, seen)
+
+
+def _acts(view: CellView) -> Iterator[Finding]:
+    """What was to be broken was, and was mended; a store that was to forget did not refuse."""
+    asked: Counter[tuple[str, ...]] = Counter()
+    for step in view.program.flat:
+        if isinstance(step, Break):
+            words = (step.what, step.how, step.target)
+            asked.update((("nemesis.begin", *words), ("nemesis.end", *words)))
+        elif isinstance(step, Empty):
+            asked["store.empty", step.store] += 1
+    done = Counter(
+        (kind, *(str(data[name]) for name in ("what", "how", "target", "store") if name in data))
+        for kind, data in view.acts
+        if data.get("ok", True) is not False
+    )
+    for act, times in asked.items():
+        if done[act] < times:
+            yield Finding(RULE, Reason.NOT_RUN, {"what": " ".join(act), "expected": times, "found": done[act]})
 
 
 def _send(view: CellView, send: Send) -> list[Finding]:

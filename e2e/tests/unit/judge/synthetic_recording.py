@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from e2e.base.event import Event
-from e2e.base.program import Forget, Happened, Program, Scribble, Send, Served, Start, Step, plainly
+from e2e.base.program import Break, Empty, Forget, Happened, Mend, Program, Scribble, Send, Served, Start, Step, plainly
 from e2e.judge.lift import lift
 
 CELL, KEY = "HND-layerwise-overlap_on-kernel", "HND"
@@ -112,6 +112,11 @@ class Recording:
             if isinstance(step, Start):
                 running[step.site] = self.engine(step.site, cell)
                 before[step.site] = []
+            elif isinstance(step, (Break, Mend)):
+                kind = "nemesis.begin" if isinstance(step, Break) else "nemesis.end"
+                self.add(kind, cell=cell, what=step.what, how=step.how, target=step.target)
+            elif isinstance(step, Empty):
+                self.add("store.empty", cell=cell, store=step.store, ok=True)
             elif isinstance(step, (Forget, Scribble)):
                 before.setdefault(step.site, []).append(step)
             elif isinstance(step, Send) and (
