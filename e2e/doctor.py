@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from docker.errors import DockerException
 from e2e.base.checkup import Line
 from e2e.base.errors import EXIT_PASS, EXIT_USAGE
 from e2e.connectors.installed import installed
+from e2e.connectors.probes import nobody_at
 from e2e.connectors.table import ADAPTERS, load
 from e2e.settings import world
 from e2e.stack.model import BUNDLED, DEFAULT_CACHE
@@ -215,7 +215,7 @@ def look(*, server: str | None, engine_python: Path | None = None) -> Machine:
         docker_error=docker_error,
         connectors=tuple(line for adapter in adapters for line in adapter.checkup(device="cuda" if gpus else "cpu")),
         server=server,
-        server_error=_nobody(server) if server else "",
+        server_error=nobody_at(server) if server else "",
         answered=next((line for adapter in adapters if (line := adapter.server_answers())), None),
         dax=dax,
         dax_readable=bool(dax) and os.access(dax[0], os.R_OK | os.W_OK),
@@ -239,16 +239,6 @@ def _engine() -> tuple[str | None, str]:
             client.close()
     except (DockerException, OSError) as error:
         return None, " ".join(str(error).split())[:120].rstrip(".")
-
-
-def _nobody(address: str) -> str:
-    """What is to be said when no connection to host:port can be made; that one can says nothing of who listens."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=3).close()
-    except OSError as error:
-        return f"nobody answers at {address} ({error.strerror or error})"
-    return ""
 
 
 def _answers(argv: list[str]) -> str | None:

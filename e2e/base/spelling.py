@@ -1,4 +1,4 @@
-"""What was meant by a word that nobody knows; one way to ask for every table of names."""
+"""What was meant by a word that nobody knows, one way to ask for every table of names; and how many of a thing."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def either(words: Iterable[str]) -> str:
     """``a, b or c``."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def count(number: int, noun: str) -> str:
+    """``1 cell``, ``2 cells``."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _plain(word: str) -> str:

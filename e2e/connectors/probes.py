@@ -10,9 +10,15 @@ from e2e.base.errors import EngineTimeout
 
 def probe_tcp(spec: ServiceSpec, address: str) -> None:
     """All that can be asked then: does it listen? Raises EngineTimeout when it doesn't."""
+    if cause := nobody_at(address):
+        raise EngineTimeout(f"{spec.name}: {cause}.", cause=cause)
+
+
+def nobody_at(address: str) -> str:
+    """What is to be said when no connection to host:port can be made; that one can says nothing of who listens."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=3.0).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=3.0).close()
     except OSError as error:
-        cause = f"nothing listens at {address} ({error.strerror or error})"
-        raise EngineTimeout(f"{spec.name}: {cause}.", cause=cause) from error
+        return f"nothing listens at {address} ({error.strerror or error})"
+    return ""

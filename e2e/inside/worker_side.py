@@ -90,7 +90,7 @@ class WorkerSide:
 
     def _place(self, job: Job, staged: torch.Tensor, group: range) -> int:
         how, layers = self._placement(job.load.settings.placement), self._layers[group.start : group.stop]
-        return job.fault.place(how, staged, layers, group, job.slots, job.scene)
+        return job.fault.place(faults.Placing(how, staged, layers, group, job.slots), job.scene)
 
     def _scene(self, settings: RequestSettings) -> faults.Scene:
         fired = partial(self._count, {f"fired:{settings.fault}": 1}, settings)

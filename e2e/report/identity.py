@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from e2e.base.judgement import CellJudgement, Judgement
+from e2e.base.spelling import count
 from e2e.report.facts import RunFacts
 
 Pairs = list[tuple[str, str]]
@@ -38,10 +39,9 @@ def command(words: object) -> str:
 
 
 def took(facts: RunFacts) -> str:
-    attempts = len(facts.run["attempts"])
-    if not attempts:
+    if not (attempts := facts.run["attempts"]):
         return ""
-    text = f"{facts.run['seconds']:.1f} s in {attempts} attempt" + ("" if attempts == 1 else "s")
+    text = f"{facts.run['seconds']:.1f} s in {count(len(attempts), 'attempt')}"
     return text if facts.ended else f"{text}, up to the last that was recorded: it did not end"
 
 

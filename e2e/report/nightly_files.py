@@ -9,6 +9,7 @@ from pathlib import Path
 import junitparser
 
 from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
+from e2e.base.spelling import count
 from e2e.report import junit, markdown
 from e2e.report.document import Block, Code, Document, Heading, Items, Lines, Paragraph, Table
 from e2e.report.files import judged, put
@@ -116,7 +117,7 @@ def issue(night: Night, reports: Mapping[str, Mapping], changes: Sequence[Change
     known = {change.cell: change.text for change in changes if change.kind == "new corruption"}
     blocks: list[Block] = [
         Paragraph(f"KV corruption with {', '.join(adapters)}"),
-        Paragraph(f"{_cells(len(wrong))} in the night of {night.name}."),
+        Paragraph(f"{count(len(wrong), 'cell')} in the night of {night.name}."),
         Paragraph("Cached reruns did not reproduce what the engine computes without the connector."),
     ]
     for step, cell in wrong:
@@ -148,10 +149,6 @@ def _corrupt(cell: Mapping, since: str) -> Iterator[Block]:
         yield side_by_side(texts)
     yield Paragraph("Reproduce:")
     yield Lines(cell["reproduce"])
-
-
-def _cells(number: int) -> str:
-    return "1 cell" if number == 1 else f"{number} cells"
 
 
 def _junit(folder: Path, night: Night, changes: Sequence[Change]) -> str:

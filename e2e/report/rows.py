@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from e2e.base.judgement import CellJudgement, Judgement
 from e2e.base.verdict import Verdict
 from e2e.report.facts import RunFacts
@@ -15,36 +13,13 @@ OPTIONAL = ("max logprob diff", "first generation", "TTFT cold", "hits", "extern
 NONE = "-"
 
 
-@dataclass(frozen=True)
-class Row:
-    cell: str
-    verdict: str
-    first_generation: str
-    hits: str
-    max_logprob_diff: str
-    cold: str
-    external: str
-    speedup: str
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return (
-            self.cell, self.verdict, self.first_generation, self.hits, self.max_logprob_diff, self.cold,
-            self.external, self.speedup,
-        )  # fmt: skip
-
-
-def row(cell: CellJudgement) -> Row:
-    return Row(
-        cell=cell.id,
-        verdict=verdict_text(cell),
-        first_generation=cell.first_generation or NONE,
-        hits=hits(cell),
-        max_logprob_diff=_difference(cell.oracle.max_logprob_diff),
-        cold=_number(cell.ttft.cold_s, "{:.2f} s"),
-        external=_number(cell.ttft.external_s, "{:.2f} s"),
-        speedup=_number(cell.ttft.speedup, "{:.2f}x"),
-    )
+def row(cell: CellJudgement) -> tuple[str, ...]:
+    """In the order of ``HEADINGS``."""
+    return (
+        cell.id, verdict_text(cell), cell.first_generation or NONE, hits(cell),
+        _difference(cell.oracle.max_logprob_diff), _number(cell.ttft.cold_s, "{:.2f} s"),
+        _number(cell.ttft.external_s, "{:.2f} s"), _number(cell.ttft.speedup, "{:.2f}x"),
+    )  # fmt: skip
 
 
 def hits(cell: CellJudgement) -> str:

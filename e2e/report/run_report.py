@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from e2e.base.judgement import CellJudgement, Judgement, LengthTtft
+from e2e.base.spelling import count
 from e2e.base.verdict import Verdict
 from e2e.report.causes import Cause, causes, last_lines
 from e2e.report.document import Block, Code, Document, Heading, Items, Lines, Paragraph, Table
@@ -38,7 +39,7 @@ def _figures(judgement: Judgement) -> Iterator[Block]:
 
 
 def cells_table(cells: Sequence[CellJudgement], styles: Sequence[str] = ()) -> Table:
-    rows = [(Code(first), *rest) for first, *rest in (row(cell).texts for cell in cells)]
+    rows = [(Code(first), *rest) for first, *rest in map(row, cells)]
     return Table(HEADINGS, rows, left=3, optional=OPTIONAL, styles=styles)
 
 
@@ -70,10 +71,10 @@ def _wrong(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
     if found:
         struck = sum(len(cause.cells) for cause in found)
         findings = sum(len(cell.findings) for cell in judgement.cells)
-        yield Heading(f"What did not pass: {_count(len(found), 'cause')}, {_count(struck, 'cell')}, "
-                      f"{_count(findings, 'finding')}")  # fmt: skip
+        yield Heading(f"What did not pass: {count(len(found), 'cause')}, {count(struck, 'cell')}, "
+                      f"{count(findings, 'finding')}")  # fmt: skip
     for cause in found:
-        yield Heading(f"{cause.title} ({_count(len(cause.cells), 'cell')})", level=3)
+        yield Heading(f"{cause.title} ({count(len(cause.cells), 'cell')})", level=3)
         yield from _cause(cause, facts)
 
 
@@ -145,7 +146,3 @@ def _spot(spot: Mapping[str, object]) -> str:
 def _axes(settings: object) -> str:
     pairs = settings.items() if isinstance(settings, Mapping) else ()
     return " ".join(f"{axis}={value}" for axis, value in pairs)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

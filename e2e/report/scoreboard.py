@@ -12,6 +12,7 @@ from rich.console import Console
 from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS
 from e2e.base.fault import parted
 from e2e.base.judgement import CellJudgement, Judgement
+from e2e.base.spelling import count
 from e2e.base.verdict import Reason, Verdict
 from e2e.faults.catalogue import FAULTS, find
 from e2e.report import markdown, terminal
@@ -167,8 +168,7 @@ def summary(board: Scoreboard) -> list[tuple[str, ...]]:
 
 def false_alarms(board: Scoreboard) -> str:
     """With the bound that n trials allow: 0 of n leaves a rate below about 3 / n (95 %)."""
-    cells = f"{board.clean_cells} cell" + ("" if board.clean_cells == 1 else "s")
-    text = f"false alarms: {board.alarms} of {board.replays} clean replays in {cells}"
+    text = f"false alarms: {board.alarms} of {board.replays} clean replays in {count(board.clean_cells, 'cell')}"
     if board.alarms == 0 and board.replays:
         text += f", so the true rate is below about {3 / board.replays:.2%}"
     return text + (f"; {board.clean_left} clean cells could not be judged" if board.clean_left else "")

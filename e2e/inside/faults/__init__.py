@@ -11,7 +11,7 @@ from e2e.inside.faults.addressing import (
     TokenFirstView,
     WriteIntoCopy,
 )
-from e2e.inside.faults.base import Fault, Scene
+from e2e.inside.faults.base import Fault, Placing, Scene
 from e2e.inside.faults.content import (
     BitFlip,
     HeadsPermuted,
@@ -25,7 +25,7 @@ from e2e.inside.faults.content import (
 from e2e.inside.faults.identity import EqualLengthPrompt, OneChunkOff, StaleObject
 from e2e.inside.faults.timing import FailedLoadSwallowed, OverlapNotWaited, StoreBeforeForward, StoreWritesCache
 
-__all__ = ["NAMES", "NONE", "Fault", "Scene", "get"]
+__all__ = ["NAMES", "NONE", "Fault", "Placing", "Scene", "get"]
 
 NONE = Fault()
 _TABLE: dict[str, Fault] = {

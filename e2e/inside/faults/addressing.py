@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
-from e2e.inside.faults.base import Fault, Scene
+from e2e.inside.faults.base import Fault, Placing, Scene
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.placement.base import Placement, words
+from e2e.inside.placement.base import words
 from e2e.inside.placement.flat_walk import FlatWalk, physical_view, registered_view, token_first_view
 
 
@@ -17,21 +17,19 @@ class _WrongView(Fault):
 
     view = staticmethod(registered_view)
 
-    def place(
-        self, placement: Placement, staged: torch.Tensor, layers: Sequence[PagedLayer], group: range,
-        slots: torch.Tensor, scene: Scene,
-    ) -> int:  # fmt: skip
-        one = layers[0]
+    def place(self, one: Placing, scene: Scene) -> int:
+        first = one.layers[0]
         # layers that are placed together go by the multi-layer kernel, which is told its geometry and reads no shape
-        if placement.name == "index" or len(group) > 1 or self.view(one).shape == physical_view(one).shape:
-            return placement.scatter(staged, layers, slots)
+        alike = self.view(first).shape == physical_view(first).shape
+        if one.placement.name == "index" or len(one.group) > 1 or alike:
+            return one.scatter()
         scene.fired()
-        if one.device.type == "cpu":
-            return FlatWalk(view=self.view).scatter(staged, layers, slots)
+        if first.device.type == "cpu":
+            return replace(one, placement=FlatWalk(view=self.view)).scatter()
         walk = _AddressesOnly(view=self.view)
-        for row, layer in zip(staged, layers, strict=True):
-            walk.scatter_on_device(row, layer, slots)
-        return len(layers)
+        for row, layer in zip(one.staged, one.layers, strict=True):
+            walk.scatter_on_device(row, layer, one.slots)
+        return len(one.layers)
 
 
 class _AddressesOnly(FlatWalk):
@@ -74,17 +72,15 @@ class AxesSwappedIndex(Fault):
 
     name = "axes_swapped_index"
 
-    def place(
-        self, placement: Placement, staged: torch.Tensor, layers: Sequence[PagedLayer], group: range,
-        slots: torch.Tensor, scene: Scene,
-    ) -> int:  # fmt: skip
+    def place(self, one: Placing, scene: Scene) -> int:
+        staged = one.staged
         count, _, tokens, heads, size = staged.shape
         whole = tokens // scene.block_size * scene.block_size
-        if placement.name == "index" and heads > 1 and scene.block_size > 1 and whole:
+        if one.placement.name == "index" and heads > 1 and scene.block_size > 1 and whole:
             scene.fired()
             page = staged[:, :, :whole].reshape(count, 2, -1, heads, scene.block_size, size)
             staged = torch.cat((page.transpose(3, 4).reshape(count, 2, whole, heads, size), staged[:, :, whole:]), 2)
-        return placement.scatter(staged, layers, slots)
+        return replace(one, staged=staged).scatter()
 
 
 class WriteIntoCopy(Fault):
@@ -92,30 +88,24 @@ class WriteIntoCopy(Fault):
 
     name = "write_into_copy"
 
-    def place(
-        self, placement: Placement, staged: torch.Tensor, layers: Sequence[PagedLayer], group: range,
-        slots: torch.Tensor, scene: Scene,
-    ) -> int:  # fmt: skip
-        if layers[0].registered.is_contiguous():
-            return placement.scatter(staged, layers, slots)
+    def place(self, one: Placing, scene: Scene) -> int:
+        if one.layers[0].registered.is_contiguous():
+            return one.scatter()
         scene.fired()
-        kept = slots[slots >= 0]
-        for row, layer in zip(staged, layers, strict=True):
+        kept = one.slots[one.slots >= 0]
+        for row, layer in zip(one.staged, one.layers, strict=True):
             copied = words(layer.logical)[kept // scene.block_size]
-            copied[torch.arange(len(kept)), :, kept % scene.block_size] = words(row)[:, slots >= 0].transpose(0, 1)
-        return len(layers)
+            copied[torch.arange(len(kept)), :, kept % scene.block_size] = words(row)[:, one.slots >= 0].transpose(0, 1)
+        return len(one.layers)
 
 
 class _OtherSlots(Fault):
     def slots(self, slots: torch.Tensor, scene: Scene) -> torch.Tensor:
         raise NotImplementedError
 
-    def place(
-        self, placement: Placement, staged: torch.Tensor, layers: Sequence[PagedLayer], group: range,
-        slots: torch.Tensor, scene: Scene,
-    ) -> int:  # fmt: skip
+    def place(self, one: Placing, scene: Scene) -> int:
         scene.fired()
-        return placement.scatter(staged, layers, self.slots(slots, scene))
+        return replace(one, slots=self.slots(one.slots, scene)).scatter()
 
 
 class OneSlotOff(_OtherSlots):
@@ -143,13 +133,10 @@ class LayerNeverLoaded(Fault):
 
     name = "layer_never_loaded"
 
-    def place(
-        self, placement: Placement, staged: torch.Tensor, layers: Sequence[PagedLayer], group: range,
-        slots: torch.Tensor, scene: Scene,
-    ) -> int:  # fmt: skip
-        if scene.middle not in group:
-            return placement.scatter(staged, layers, slots)
+    def place(self, one: Placing, scene: Scene) -> int:
+        if scene.middle not in one.group:
+            return one.scatter()
         scene.fired()
-        at = scene.middle - group.start
-        parts = [(staged[:at], layers[:at]), (staged[at + 1 :], layers[at + 1 :])]
-        return sum(placement.scatter(rows, into, slots) for rows, into in parts if into)
+        at = scene.middle - one.group.start
+        parts = [(one.staged[part], one.layers[part]) for part in (slice(at), slice(at + 1, None))]
+        return sum(replace(one, staged=rows, layers=into).scatter() for rows, into in parts if into)

@@ -30,6 +30,20 @@ class Scene:
         return self.layers // 2
 
 
+@dataclass(frozen=True)
+class Placing:
+    """``staged`` [len(group), 2, T, H, D] is to be scattered into ``layers``, which are those of ``group``."""
+
+    placement: Placement
+    staged: torch.Tensor
+    layers: Sequence[PagedLayer]
+    group: range
+    slots: torch.Tensor
+
+    def scatter(self) -> int:
+        return self.placement.scatter(self.staged, self.layers, self.slots)
+
+
 class Fault:
     name = ""
     #: does ``staged``, given one layer at a time, do all of it
@@ -54,12 +68,9 @@ class Fault:
         """KV that was read, [len(group), 2, T, H, D] of layers ``group`` -> what is placed, of the same shape."""
         return staged
 
-    def place(
-        self, placement: Placement, staged: torch.Tensor, layers: Sequence[PagedLayer], group: range,
-        slots: torch.Tensor, scene: Scene,
-    ) -> int:  # fmt: skip
-        """Scatters ``staged`` into ``layers``, which are those of ``group``; returns the number of placement calls."""
-        return placement.scatter(staged, layers, slots)
+    def place(self, one: Placing, scene: Scene) -> int:
+        """Returns the number of placement calls."""
+        return one.scatter()
 
     def after_store(self, layer: PagedLayer, number: int, blocks: Sequence[int], scene: Scene) -> None:
         """Layer ``number`` of a chunk that lies in ``blocks`` was copied out, and the request goes on."""

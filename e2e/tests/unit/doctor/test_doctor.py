@@ -92,6 +92,6 @@ def test_a_named_server_gets_one_line_with_or_without_maru(monkeypatch):
     ]
     (line,) = of(gone, "connector server")
     assert line.state == "no"
-    assert f"nobody answers at {address} (Connection refused)" in line.says
+    assert f"nothing listens at {address} (Connection refused)" in line.says
     assert "--connector-server" in line.cure
     assert of(doctor(server=None)[0], "connector server") == []
