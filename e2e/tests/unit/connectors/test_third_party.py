@@ -72,8 +72,8 @@ REFUSED = [
     ("theirs_good.sub:Mine", "there is no module theirs_good.sub"),
     ("theirs_good:Lost", "theirs_good has no Lost; check its name"),
     ("theirs_good:function", "theirs_good:function is no class but function"),
-    ("theirs_good:Half", "is no adapter, it lacks axes, engine_axes, description, config, hit_rule, step; see e2e.base.connector"),
-    ("theirs_good:Alone", r"is no adapter, it lacks the base class e2e\.base\.connector\.Adapter; see docs"),
+    ("theirs_good:Half", "is no adapter, it lacks axes, engine_axes, description, config, hit_rule, step; see e2e"),
+    ("theirs_good:Alone", r"is no adapter, it lacks the base class e2e\.base\.connector\.Adapter; see e2e"),
     (
         "theirs_good:Former",
         r"lacks abilities = Abilities\(longest_prompt=.*Abilities\(counters=\.\.\.\) in place of has_co",
