@@ -352,7 +352,8 @@ class DigestTaken(_OfArm):
     """Digests of one request's KV in logical coordinates. ``values``: see inside/probe; None where an earlier event
     has the same ``content``. ``prompt`` is None for a request that is not ours. ``nth``: which read of the request, of
     ``reads`` in the end: one that is preempted and resumed, or whose load failed, reads again. ``failed``: the
-    connector itself reported that this load failed."""
+    connector itself reported that this load failed. ``tail``: of the tokens behind the whole blocks,
+    of what was computed without the prompt's last one, which nobody serves."""
 
     request: str
     prompt: int | None
@@ -365,6 +366,7 @@ class DigestTaken(_OfArm):
     nth: int = 1
     reads: int = 1
     failed: bool = False
+    tail: str | None = None
 
 
 @kind("digest.sample")

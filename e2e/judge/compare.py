@@ -137,8 +137,10 @@ def references(view: CellView, sent: Sent, prompt: int) -> list[Sent]:
 
 
 def exact_references(view: CellView, sent: Sent, prompt: int) -> list[Sent]:
-    """References whose bits the answer to ``prompt`` must have; empty when nothing computed the same."""
-    return [other for other in references(view, sent, prompt) if comparable(view, sent, other, prompt)]
+    """References whose bits the answer to ``prompt`` must have; empty when nothing computed the same. What was loaded
+    itself proves nothing of what is."""
+    fresh = [other for other in references(view, sent, prompt) if other.fresh]
+    return [other for other in fresh if comparable(view, sent, other, prompt)]
 
 
 def unstable(view: CellView, sent: Sent, prompt: int) -> tuple[Sent, Sent, Difference] | None:

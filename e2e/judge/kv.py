@@ -70,7 +70,8 @@ class Sample:
 class Digest:
     """One request's digests on one rank. ``nth``: which read of the request, of ``of_reads``. ``failed``: the connector
     itself said that this load failed. ``tokens``: how many were there; ``zero``: value of a page of zeros; ``blank``:
-    [L, 2, H], what every block was overwritten with before, or None."""
+    [L, 2, H], what every block was overwritten with before, or None. ``tail``: [L, 2, H, 1], of the tokens behind the
+    whole blocks up to ``tail_end``; None where there are none."""
 
     request: str
     prompt: int
@@ -86,12 +87,13 @@ class Digest:
     nth: int = 1
     of_reads: int = 1
     failed: bool = False
+    tail: Array | None = None
 
     @classmethod
     def of(cls, data: Mapping[str, object]) -> Digest:
         """ValueError or KeyError for values that make no sense."""
         layers, heads, blocks = (int(data[key]) for key in ("layers", "heads", "blocks"))
-        blank, sample = data.get("blank"), data.get("sample")
+        blank, sample, tail = data.get("blank"), data.get("sample"), data.get("tail")
         return cls(
             request=str(data["request"]),
             prompt=int(data["prompt"]),
@@ -107,7 +109,13 @@ class Digest:
             nth=int(data.get("nth") or 1),
             of_reads=int(data.get("reads") or 1),
             failed=bool(data.get("failed")),
+            tail=None if tail is None else unpack(tail, "<u8").reshape(layers, 2, heads, 1),
         )
+
+    @property
+    def tail_end(self) -> int:
+        """Tokens up to the end of ``tail``: all that were read, or all but the last that was computed."""
+        return self.tokens if self.when == "read" else self.tokens - 1
 
 
 def unpack(text: object, dtype: str) -> Array:

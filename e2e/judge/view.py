@@ -244,7 +244,7 @@ class CellView:
         """What was recorded of the program's Sends, in its order."""
         found, loaded = [], set()
         for send in self.program.sends:
-            if send.external:
+            if any(hit.external.most for hit in self.program.hits(send)):
                 loaded.add(send.site)
             side = self.sides.get(send.site)
             if side is not None and send.name in side.arms:

@@ -30,7 +30,9 @@ _COMPUTED = 256
 @dataclass
 class Row:
     """``nth``: which of its request's reads, from 1. ``failed``: the connector itself says that what was read is not
-    what it should have loaded. ``values``: one int64 [2, H, blocks] per layer, on the cache's device until fetched."""
+    what it should have loaded. ``values``: one int64 [2, H, blocks] per layer, on the cache's device until fetched.
+    ``tail``: the same, [2, H, 1], of the ``slots`` tokens behind the whole blocks, which lie in ``last``; of what was
+    computed all but the prompt's last token, which no connector serves."""
 
     id: int
     tracked: Tracked
@@ -39,7 +41,10 @@ class Row:
     index: torch.Tensor
     nth: int = 1
     failed: bool = False
+    last: torch.Tensor | None = None
+    slots: int = 0
     values: dict[int, torch.Tensor] = field(default_factory=dict)
+    tail: dict[int, torch.Tensor] = field(default_factory=dict)
     sample: dict[str, object] | None = None
 
 
@@ -111,7 +116,7 @@ class Probe:
     def _after_errors(self, inner: Callable, *args, **kwargs):
         invalid = inner(*args, **kwargs)
         for row in self._reads if invalid else ():
-            row.failed = not invalid.isdisjoint(row.index.tolist())
+            row.failed = not invalid.isdisjoint([*row.index.tolist(), *row.last.tolist()[: row.slots]])
         return invalid
 
     def _row(self, tracked: Tracked, when: str, tokens: int) -> Row:
@@ -119,6 +124,9 @@ class Probe:
         whole = tracked.blocks[: tokens // one.block_size]
         row = Row(self._next_id, tracked, when, tokens, torch.tensor(whole, dtype=torch.int64).to(one.device))
         self._next_id += 1
+        served = tokens if when == "read" else tokens - 1
+        at, row.slots = divmod(served, one.block_size)
+        row.last = torch.tensor(tracked.blocks[at : at + 1], dtype=torch.int64).to(one.device)
         if when == "read" and whole:
             tracked.reads += 1
             row.nth = tracked.reads
@@ -128,9 +136,15 @@ class Probe:
         start = time.perf_counter()
         pages = hashing.pages(self._layers[number], row.index)
         row.values[number] = hashing.digests(pages, keep=3)
+        self._read_tail(row, number)
         if not self._cuda:  # on a GPU comparing now would wait for the device; see _finish
             self._suspect(row, number, pages)
         self.cost_s += time.perf_counter() - start
+
+    def _read_tail(self, row: Row, number: int) -> None:
+        if row.slots:
+            pages = hashing.pages(self._layers[number], row.last)
+            row.tail[number] = hashing.digests(pages[..., : row.slots, :], keep=3)
 
     def _finish(self, step: Step) -> None:
         start = time.perf_counter()
@@ -154,6 +168,7 @@ class Probe:
             direct = raw is not None and not self._cuda
             pages = hashing.pages(layer, row.index, raw[number] if direct else None)
             row.values[number] = hashing.digests(pages, keep=3)
+            self._read_tail(row, number)
             if raw is not None and not direct:
                 raw[number].copy_(pages, non_blocking=True)
         self._rows.append(row)
@@ -205,10 +220,7 @@ class Probe:
     def _json(self, row: Row) -> dict[str, object]:
         one = self._layers[0]
         page = torch.zeros(one.block_size, one.head_size, dtype=one.dtype, device=one.device)
-        values = [row.values.get(number) for number in range(len(self._layers))]
-        missing = [number for number, value in enumerate(values) if value is None]
-        known = next(value for value in values if value is not None)
-        values = [torch.zeros_like(known) if value is None else value for value in values]
+        missing = [number for number in range(len(self._layers)) if number not in row.values]
         blank = None
         if row.when == "read" and self._blank is not None:
             on_device = torch.stack(self._blank).to(one.device)
@@ -218,6 +230,11 @@ class Probe:
             "reads": row.tracked.reads if row.when == "read" else 1, "failed": row.failed, "tokens": row.tokens,
             "blocks": len(row.index), "block_size": one.block_size, "layers": len(self._layers), "heads": one.heads,
             "token_granular": one.token_granular, "hash": hashing.name(one.device), "missing_layers": missing,
-            "values": packed(torch.stack(values)), "zero": hexed(hashing.digests(page, keep=0)), "blank": blank,
-            "sample": row.sample,
+            "values": self._packed(row.values), "tail": self._packed(row.tail) if row.tail else None,
+            "zero": hexed(hashing.digests(page, keep=0)), "blank": blank, "sample": row.sample,
         }  # fmt: skip
+
+    def _packed(self, values: dict[int, torch.Tensor]) -> str:
+        """Of all layers, zeros for those that are missing."""
+        blank = torch.zeros_like(next(iter(values.values())))
+        return packed(torch.stack([values.get(number, blank) for number in range(len(self._layers))]))

@@ -64,7 +64,7 @@ def vouch(view: CellView, sent: Sent, prompt: int) -> bool:
     served = _to_be_served(sent, prompt)
     return all(
         (nth > 1 or digest.tokens == served)
-        and digest.tokens % digest.block_size == 0
+        and (digest.tokens % digest.block_size == 0 or _tails(computed[rank], digest))
         and digest.values.shape[3] <= computed[rank].values.shape[3]
         and not (digest.missing_layers or digest.failed)
         and _equal(computed[rank], digest)
@@ -89,7 +89,11 @@ def _reference(view: CellView, step: Where, prompt: int) -> dict[int, Digest]:
     if text == prompt:
         return computed
     blocks = {rank: tokens // digest.block_size for rank, digest in computed.items()}
-    return {rank: replace(d, values=d.values[..., : blocks[rank]]) for rank, d in computed.items() if blocks[rank]}
+    return {
+        rank: replace(digest, values=digest.values[..., : blocks[rank]], tail=None)
+        for rank, digest in computed.items()
+        if blocks[rank]
+    }
 
 
 def _shared(view: CellView, send: Send, prompt: int) -> tuple[int, int]:
@@ -221,11 +225,20 @@ def _of_ranks(view: CellView, side: Side, wrong: list[int]) -> dict[str, object]
 
 
 def _common(a: Digest, b: Digest) -> tuple[np.ndarray, np.ndarray]:
-    """Values of the blocks that both have. ValueError when they are of different models."""
+    """Values of the blocks that both have, and of what stands behind them. ValueError when they are of different
+    models."""
     blocks = min(a.values.shape[3], b.values.shape[3])
     if a.values.shape[:3] != b.values.shape[:3]:
         raise ValueError(f"digests of {a.values.shape[:3]} and {b.values.shape[:3]} layers, K/V and heads")
-    return a.values[..., :blocks], b.values[..., :blocks]
+    values = a.values[..., :blocks], b.values[..., :blocks]
+    if not _tails(a, b) or blocks != a.tail_end // a.block_size:
+        return values
+    return tuple(np.concatenate((whole, each.tail), axis=3) for whole, each in zip(values, (a, b), strict=True))
+
+
+def _tails(a: Digest, b: Digest) -> bool:
+    """Do both tell of the same tokens behind the whole blocks?"""
+    return a.tail is not None and b.tail is not None and a.tail_end == b.tail_end
 
 
 def _equal(expected: Digest, found: Digest) -> bool:

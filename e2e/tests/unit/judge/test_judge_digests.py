@@ -195,3 +195,31 @@ def test_a_read_that_the_connector_took_back_decides_nothing():
     cell = verdict(recording)
     assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.LOAD_FAILED)
     assert not found(cell, Reason.DIGEST_DIFFERS)
+
+
+def tailed(**spoilt: int) -> Recording:
+    """A connector that serves all but the last token of prompts that are no whole blocks. ``spoilt``: arm -> prompt."""
+    recording = add_digests(Recording(digests=True, lengths=(523, 781, 1031), chunk=1, oracle="split_matched"))
+    for data in recording.find("digest.taken"):
+        tail = pages(data["prompt"], 99)[..., -1:].copy()
+        if spoilt.get(data["arm"]) == data["prompt"]:
+            tail[1, 0, 2] ^= 1
+        data["tail"] = packed(tail)
+    return recording
+
+
+def test_what_stands_behind_the_whole_blocks_vouches_for_a_load_without_an_exact_reference():
+    assert verdict(tailed()).verdict is Verdict.PASS
+    without = tailed()
+    for data in without.find("digest.taken", arm="external", prompt=1):
+        del data["tail"]
+    assert found(verdict(without), Reason.NO_EXACT_REFERENCE)
+
+
+def test_a_wrong_token_behind_the_whole_blocks_is_corrupt_and_located():
+    cell = verdict(tailed(external_again=1))
+    assert (cell.verdict, cell.reason) == (Verdict.CORRUPT, Reason.DIGEST_DIFFERS)
+    (finding,) = found(cell, Reason.DIGEST_DIFFERS)
+    seen = finding.evidence
+    assert (seen["arm"], seen["prompt"], seen["layer"], seen["kv"], seen["head"]) == ("external_again", 1, 1, "K", 2)
+    assert seen["block"] == 780 // 16

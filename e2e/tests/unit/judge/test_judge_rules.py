@@ -378,3 +378,21 @@ def test_a_full_pool_is_named_before_the_hits_that_it_cost():
     recording.change("connector.evidence", lambda data: data["counters"].update(store_failures=2), arm="cold")
     found = judge(recording.build()).cells[0]
     assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, Reason.STORE_FAILED)
+
+
+def test_a_connector_that_may_miss_has_shown_nothing_while_it_always_does():
+    def may_miss(data):
+        data["least_external"] = 0
+
+    def missed(data):
+        data["counters"].update(external_kv_transfer=0, external_hits=0)
+
+    external = ("external", "external_again")
+    recording = Recording(counters=False)
+    for arm in external:
+        recording.change("expect.hit", may_miss, arm=arm)
+    assert verdict(recording).verdict is Verdict.PASS
+    for arm in external:
+        recording.change("metrics.delta", missed, arm=arm)
+        recording.change("request.done", put(cached_tokens=0), arm=arm)
+    assert verdict(recording).reason is Reason.NO_HIT

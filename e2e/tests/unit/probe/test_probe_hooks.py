@@ -107,6 +107,23 @@ def test_an_honest_load_reads_what_was_computed(engine):
     assert read.sample is None
 
 
+def test_tokens_behind_the_whole_blocks_are_told_as_far_as_they_can_be_served(engine):
+    engine.step(new=[("warm", WARM, 17, 1)], finished=["cold"])
+    engine.spoil[NAMES[1]] = lambda kv, blocks: kv[blocks[4], :, 0].add_(1)
+    engine.step(new=[("wrong", WARM, 17, 1)], finished=["warm"])
+    computed, read, wrong = engine.digests()
+    assert computed.tail.shape == (LAYERS, 2, HEADS, 1)
+    assert (computed.tail_end, read.tail_end) == (17, 17)
+    assert (computed.tail == read.tail).all()
+    assert set((computed.tail != wrong.tail).nonzero()[0].tolist()) == {1}
+    assert (computed.values == wrong.values).all()
+
+
+def test_whole_blocks_have_nothing_behind_them(engine):
+    engine.step(new=[("warm", WARM, 16, 2)])
+    assert engine.digests()[1].tail is None
+
+
 def test_a_wrong_load_is_sampled_and_classified(engine):
     engine.probe.note_blank()
     engine.spoil[NAMES[1]] = lambda kv, blocks: kv[blocks[2]].copy_(kv[blocks[2]].flip(0))
