@@ -38,7 +38,7 @@ class KeyPlan:
     adapter: Adapter
     model: ModelFacts | None
     block_size: int
-    lengths: lengths.Plan
+    lengths: lengths.Solution
     prompts: list[Prompt] = field(default_factory=list)
 
     @property

@@ -42,7 +42,7 @@ class Cell:
         """Made of letters, digits, ``_`` and ``-``: ``HND-layerwise-overlap_on-kernel``. A function of this cell alone,
         whatever else a grid holds: what is as usual is left out, so that the next night finds the cell again."""
         said = [axis for axis in AXES if axis in self.settings and (axis in ALWAYS or not self._as_usual(axis))]
-        return "-".join(word(axis, self.settings[axis]) for axis in said) or "default"
+        return "-".join(part(axis, self.settings[axis]) for axis in said) or "default"
 
     def _as_usual(self, axis: str) -> bool:
         usual = derived_load(self.settings.get("overlap")) if axis == "load" else self.usual.get(axis)
@@ -55,7 +55,7 @@ class Cell:
         return hash(tuple(sorted(self.settings.items(), key=lambda kv: kv[0])))
 
 
-def word(axis: str, value: str | int) -> str:
+def part(axis: str, value: str | int) -> str:
     """One part of an id."""
     return str(value) if axis in BARE_AXES else f"{axis}_{value}"
 
@@ -70,4 +70,4 @@ def is_same(old_id: str, cell_id: str, settings: Mapping[str, str | int]) -> boo
     id as soon as one cell of the grid was off its usual value, so ``old_id`` says at least what ``cell_id`` says, and
     nothing but what is so. No two cells of one grid are both meant: they would differ in what neither id says."""
     says = set(old_id.split("-"))
-    return set(cell_id.split("-")) <= says <= {word(axis, value) for axis, value in settings.items()} | {"default"}
+    return set(cell_id.split("-")) <= says <= {part(axis, value) for axis, value in settings.items()} | {"default"}

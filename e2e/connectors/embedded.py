@@ -29,7 +29,8 @@ class Embedded(Adapter):
     @property
     def abilities(self) -> Abilities:
         return Abilities(
-            counters=True, plants_faults=True, owns_store=True, pool_bytes=self.pool_bytes, double_of="Maru"
+            counters=True, plants_faults=True, owns_store=True, pool_bytes=self.pool_bytes, shared_store=True,
+            survives_restart=True, double_of="Maru",
         )  # fmt: skip
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:

@@ -15,10 +15,10 @@ Value = str | int
 
 @dataclass(frozen=True)
 class Axis:
-    """``values``: the words it knows; or, when empty, whole numbers from ``least`` on, or any ``words``. ``default``
-    None: derived from the rest of the cell, or none. ``unit`` of a number. ``offered``: some connector of this
-    repository has it, so that error texts name it before they know the connector; which axes one connector has is its
-    adapter's to say."""
+    """``values``: the words it knows; or, when empty, whole numbers from ``least`` on, or any word where it is
+    ``free``. ``default`` None: derived from the rest of the cell, or none. ``unit`` of a number. ``offered``: some
+    connector of this repository has it, so that error texts name it before they know the connector; which axes one
+    connector has is its adapter's to say."""
 
     name: str
     values: tuple[str, ...] = ()
@@ -26,11 +26,11 @@ class Axis:
     least: int = 1
     unit: str = ""
     offered: bool = True
-    words: bool = False
+    free: bool = False
 
     def parse(self, raw: object) -> Value:
         """A value as a flag or a TOML file gives it. Raises SettingsError with what could be meant."""
-        if self.words:
+        if self.free:
             return self._any_word(raw)
         if self.values:
             return self._word({True: "on", False: "off"}.get(raw, raw) if isinstance(raw, bool) else raw)
@@ -68,7 +68,7 @@ AXES: Mapping[str, Axis] = {
         Axis("kv_cache_dtype", ("auto", "fp8", "fp8_e4m3", "fp8_e5m2"), default="auto", offered=False),
         Axis("concurrency", default=1, unit="requests at once"),
         Axis("tensor_parallel", default=1, unit="ranks"),
-        Axis("variant", words=True, offered=False),
+        Axis("variant", free=True, offered=False),
     )
 }
 #: Of a cell's id, but chosen otherwise.

@@ -27,7 +27,7 @@ class Served:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Solution:
     """``aligned``, ``matched``: per length, does that form of the exact oracle hold. ``oracle``: "aligned" when every
     length is, else "split_matched". ``step``: S to start the engine with, None when steps are left alone.
     ``why``: one sentence each for what could not be had."""
@@ -68,7 +68,7 @@ def solve(
     *,
     longest: int | None = None,
     number: int = 3,
-) -> Plan:
+) -> Solution:
     """Lengths for one engine key.
 
     ``wished`` lengths are used as given, each with the oracle that fits it. Otherwise ``number`` lengths are solved,
@@ -104,7 +104,7 @@ def solve(
         for n, ok in zip(lengths, matched, strict=True)
         if wished and not ok
     ]
-    return Plan(lengths, aligned, matched, step, tuple(dict.fromkeys(why)))
+    return Solution(lengths, aligned, matched, step, tuple(dict.fromkeys(why)))
 
 
 def _checked(wished: Sequence[int], longest: int | None) -> Iterator[int]:

@@ -32,7 +32,7 @@ CAUGHT, MISSED, UNDECIDED = "caught", "missed", "undecided"
 
 
 @dataclass(frozen=True)
-class Row:
+class FaultRow:
     """One fault in one cell. ``outcome``: caught (corrupt with it, and the clean twin passed), missed, or undecided
     (it did not fire, or the twin did not pass), with ``why``. ``located``: was the pattern named right; None without
     digests. ``pattern``, ``where``: of the first finding of the digests."""
@@ -53,7 +53,7 @@ class Scoreboard:
     """``replays``: external answers of clean cells, each compared as a whole; ``alarms``: those of cells that were
     corrupt. ``clean_left``: clean cells that are neither pass nor corrupt. ``errors``: cells whose engine failed."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[FaultRow, ...]
     clean_cells: int
     clean_left: int
     replays: int
@@ -93,7 +93,7 @@ def _twin_key(cell: CellJudgement) -> tuple:
     return tuple(sorted((k, str(v)) for k, v in cell.settings.items() if k not in ("fault", "round")))
 
 
-def _row(cell: CellJudgement, twin_passed: bool) -> Row:
+def _row(cell: CellJudgement, twin_passed: bool) -> FaultRow:
     reasons = {finding.reason for finding in cell.findings}
     digests = [finding.evidence for finding in cell.findings if finding.reason is Reason.DIGEST_DIFFERS]
     if not digests:  # a spoilt cold run is located by the digests too, under its own reason
@@ -116,7 +116,7 @@ def _row(cell: CellJudgement, twin_passed: bool) -> Row:
     )
     if where and "wrong_ranks" in place:
         where += f" rank {', '.join(map(str, place['wrong_ranks']))}"
-    return Row(
+    return FaultRow(
         fault=str(cell.fault),
         cell=cell.id.split("-fault_")[0],
         outcome=outcome,

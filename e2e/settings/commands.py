@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from e2e.settings import words
+from e2e.settings import parsers
 from e2e.settings.flags import Flags, flag
+from e2e.settings.parsers import at_least, one_of, word
 from e2e.settings.settings import (
     Attached,
     Cells,
@@ -24,10 +25,9 @@ from e2e.settings.settings import (
     Planted,
     Prompted,
     Prompts,
+    Scenarios,
     Served,
-    Told,
 )
-from e2e.settings.words import at_least, one_of, word
 
 
 class Configured(Flags):
@@ -35,19 +35,20 @@ class Configured(Flags):
 
     config: Annotated[
         Path | None,
-        word(words.path),
+        word(parsers.path),
         flag("config", "A TOML file with flags, such as max-tokens = 4; flags and variables win.", metavar="FILE.toml"),
     ] = None
 
 
 class RunFlags(
-    Configured, Kept, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Told, Cells, Grids
+    Configured, Kept, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Scenarios, Cells,
+    Grids,
 ):  # fmt: skip
     pass
 
 
 class FaultFlags(
-    Configured, Kept, Digested, Prompted, Launched, Engines, Served, Connected, Told, Cells, Grids, Planted
+    Configured, Kept, Digested, Prompted, Launched, Engines, Served, Connected, Scenarios, Cells, Grids, Planted
 ):  # fmt: skip
     prompts: Prompts = 2
     max_tokens: MaxTokens = 4
@@ -58,20 +59,20 @@ class GainFlags(Configured, Prompted, Engines, Served, Connected, Cells):
 
     axis: Annotated[
         tuple[str, str, str] | None,
-        words.comparison(),
+        parsers.comparison(),
         flag("axis", "Compare two values of an axis, such as placement index kernel.", metavar="AXIS A B"),
     ] = None
     a: Annotated[
         str | None,
-        word(words.connector),
+        word(parsers.connector),
         flag("a", "Compare this connector ...", metavar="NAME|FILE.toml|MODULE:CLASS"),
     ] = None
     b: Annotated[
-        str | None, word(words.connector), flag("b", "... with this one.", metavar="NAME|FILE.toml|MODULE:CLASS")
+        str | None, word(parsers.connector), flag("b", "... with this one.", metavar="NAME|FILE.toml|MODULE:CLASS")
     ] = None
     concurrency: Annotated[
         tuple[int, ...],
-        words.numbers("requests; write 1,8"),
+        parsers.numbers("requests; write 1,8"),
         flag("concurrency", "Requests at once.", metavar="n,n,...", default="1,8"),
     ] = (1, 8)
     repeats: Annotated[int, at_least(2), flag("repeats", "Pairs per length, concurrency and round.", metavar="N")] = 10
@@ -79,18 +80,18 @@ class GainFlags(Configured, Prompted, Engines, Served, Connected, Cells):
     out: Out = Path("results")
     judge: Annotated[
         Path | None,
-        word(words.path),
+        word(parsers.path),
         flag("judge", "Judge a recorded comparison again; nothing is run.", metavar="DIR"),
     ] = None
 
 
 class PlacementFlags(Flags):
-    out: Annotated[Path, word(words.folder), flag("out", "Folder for the results.", metavar="DIR")] = Path(
+    out: Annotated[Path, word(parsers.folder), flag("out", "Folder for the results.", metavar="DIR")] = Path(
         "results/placement"
     )
     device: Device = "cpu"
     engine_python: EnginePython = None
-    quick: Annotated[bool, word(words.switch), flag("quick", "Fewer shapes in the benchmark.", default=False)] = False
+    quick: Annotated[bool, word(parsers.switch), flag("quick", "Fewer shapes in the benchmark.", default=False)] = False
 
 
 class JudgeFlags(Flags):
@@ -98,7 +99,7 @@ class JudgeFlags(Flags):
 
     out: Annotated[
         Path | None,
-        word(words.folder),
+        word(parsers.folder),
         flag(
             "out", "Write the reports there.", metavar="DIR", default="the run's folder",
             variables=("MARU_E2E_JUDGE_OUT",),
@@ -113,7 +114,7 @@ class DoctorFlags(Served):
 class NightFlags(Flags):
     history: Annotated[
         Path | None,
-        word(words.path),
+        word(parsers.path),
         flag("history", "Folder of earlier nights.", metavar="DIR", default="the one that DIR lies in"),
     ] = None
 
@@ -126,9 +127,9 @@ class SetupFlags(Flags):
         flag("vllm", "Another version of vLLM, such as 0.23.0.", metavar="VERSION", default="the one that fits"),
     ] = None
     venv: Annotated[
-        Path | None, word(words.path), flag("venv", "The environment.", metavar="DIR", default="one of the user")
+        Path | None, word(parsers.path), flag("venv", "The environment.", metavar="DIR", default="one of the user")
     ] = None
     device: Annotated[str, one_of("auto", "cpu", "cuda"), flag("device", "auto, cpu or cuda.", metavar="DEVICE")] = (
         "auto"
     )
-    dry_run: Annotated[bool, word(words.switch), flag("dry-run", "Say what would be done.", default=False)] = False
+    dry_run: Annotated[bool, word(parsers.switch), flag("dry-run", "Say what would be done.", default=False)] = False

@@ -17,9 +17,9 @@ from e2e.grid.axes import Value
 from e2e.grid.cells import RERUN
 from e2e.grid.selection import GRIDS, Selection
 from e2e.settings import device as devices
-from e2e.settings import words
+from e2e.settings import parsers
 from e2e.settings.flags import ON_OFF, Flags, flag, variable
-from e2e.settings.words import at_least, one_of, word
+from e2e.settings.parsers import at_least, one_of, word
 
 RECORDING = "recording.jsonl"
 #: What ``docker compose build engine-image`` makes.
@@ -31,11 +31,11 @@ Device = Annotated[
     Literal["cpu", "cuda"], word(devices.choose), flag("device", "auto, cpu or cuda.", metavar="DEVICE", default="auto")
 ]
 Out = Annotated[
-    Path, word(words.folder), flag("out", "Folder of the run.", metavar="DIR", default="results/<UTC time>")
+    Path, word(parsers.folder), flag("out", "Folder of the run.", metavar="DIR", default="results/<UTC time>")
 ]
 EnginePython = Annotated[
     Path | None,
-    word(words.python),
+    word(parsers.python),
     flag("engine-python", "The Python that has vLLM.", metavar="PATH", default="this one, or that of maru-e2e setup"),
 ]
 Prompts = Annotated[int, at_least(1), flag("prompts", "How many prompt lengths to solve.", metavar="N")]
@@ -45,7 +45,7 @@ MaxTokens = Annotated[int, at_least(1), flag("max-tokens", "Tokens to generate p
 class Grids(Flags):
     grid: Annotated[
         tuple[dict[str, tuple[Value, ...]], ...],
-        word(words.grid),
+        word(parsers.grid),
         flag("grid", "default, full, pairwise, or a TOML file with a table [grid].", metavar="GRID", default="default"),
     ] = tuple(dict(part) for part in GRIDS["default"])
 
@@ -53,17 +53,17 @@ class Grids(Flags):
 class Cells(Flags):
     cells: Annotated[
         tuple[dict[str, Value], ...],
-        words.words(words.cell),
+        parsers.each(parsers.cell),
         flag(
             "cell", "Narrow or change the grid; several are alternatives.", default="all", metavar="axis=value,...",
         ),
     ] = ()  # fmt: skip
 
 
-class Told(Flags):
+class Scenarios(Flags):
     scenarios: Annotated[
         tuple[str, ...],
-        words.words(words.scenario),
+        parsers.each(parsers.scenario),
         flag("scenario", "The story of each cell; several add up.", metavar="NAME", default="replay"),
     ] = (RERUN,)
 
@@ -71,7 +71,7 @@ class Told(Flags):
 class Connected(Flags):
     connector: Annotated[
         str,
-        word(words.connector),
+        word(parsers.connector),
         flag(
             "connector",
             f"{', '.join(ADAPTERS)}, a TOML file, or module:Class.",
@@ -80,7 +80,7 @@ class Connected(Flags):
     ] = DEFAULT
     pool_bytes: Annotated[
         int | None,
-        word(words.size),
+        word(parsers.size),
         flag("pool-size", "The connector's pool, such as 2G.", metavar="SIZE"),
     ] = None
 
@@ -90,7 +90,7 @@ class Served(Flags):
 
     connector_server: Annotated[
         str | None,
-        word(words.address),
+        word(parsers.address),
         flag(
             "connector-server",
             f"A running server of the connector instead of fresh ones; also {', '.join(SERVER_VARIABLES)}.",
@@ -105,11 +105,11 @@ class Attached(Flags):
     recorded, so a resumed run needs it again."""
 
     attach: Annotated[
-        str | None, word(words.url), flag("attach", "Use a running engine instead of starting any.", metavar="URL")
+        str | None, word(parsers.url), flag("attach", "Use a running engine instead of starting any.", metavar="URL")
     ] = None
     api_key: Annotated[
         SecretStr | None,
-        word(words.key),
+        word(parsers.key),
         flag("api-key", "Key of the engine of --attach; never recorded.", metavar="KEY"),
     ] = Field(default=None, exclude=True)
 
@@ -120,12 +120,12 @@ class Engines(Flags):
     process that has imported vLLM, or each starts as a user's would. Sizes in bytes, limits in seconds."""
 
     model: Annotated[
-        str, word(words.model), flag("model", "smollm2, a model folder, or a hub id.", metavar="MODEL")
+        str, word(parsers.model), flag("model", "smollm2, a model folder, or a hub id.", metavar="MODEL")
     ] = "smollm2"
     device: Device = "cpu"
     attention: Annotated[
         str | None,
-        word(words.attention),
+        word(parsers.attention),
         flag(
             "attention",
             "strided, stock, or a backend of vLLM.",
@@ -134,7 +134,7 @@ class Engines(Flags):
         ),
     ] = None
     kv_cache_bytes: Annotated[
-        int | None, word(words.size), flag("kv-cache-size", "KV cache of an engine, such as 1G.", metavar="SIZE")
+        int | None, word(parsers.size), flag("kv-cache-size", "KV cache of an engine, such as 1G.", metavar="SIZE")
     ] = None
     engine_python: EnginePython = None
     start: Annotated[
@@ -144,12 +144,12 @@ class Engines(Flags):
     ] = "fork"
     start_limit_s: Annotated[
         float,
-        word(words.seconds),
+        word(parsers.seconds),
         flag("start-limit-s", "Longest engine start in seconds.", metavar="S", default="{:g}".format),
     ] = 300.0
     request_limit_s: Annotated[
         float,
-        word(words.seconds),
+        word(parsers.seconds),
         flag("request-limit-s", "Longest request in seconds.", metavar="S", default="{:g}".format),
     ] = 120.0
 
@@ -161,7 +161,7 @@ class Launched(Flags):
         flag("launcher", "process or docker.", metavar="LAUNCHER"),
     ] = "process"
     image: Annotated[
-        str, words.some("an image's name"), flag("image", "Engine image of --launcher docker.", metavar="NAME")
+        str, parsers.some("an image's name"), flag("image", "Engine image of --launcher docker.", metavar="NAME")
     ] = ENGINE_IMAGE
 
 
@@ -171,13 +171,13 @@ class Prompted(Flags):
 
     lengths: Annotated[
         tuple[int, ...],
-        words.numbers("tokens; write 385,1041"),
+        parsers.numbers("tokens; write 385,1041"),
         flag("lengths", "Prompt lengths in tokens.", metavar="n,n,...", default="solved"),
     ] = ()
     prompts: Prompts = 3
     prompts_dir: Annotated[
         Path | None,
-        word(words.texts),
+        word(parsers.texts),
         flag("prompts-dir", "Folder with texts (*.txt) for the prompts.", metavar="DIR", default="the shipped texts"),
     ] = None
     max_tokens: MaxTokens = 8
@@ -185,14 +185,14 @@ class Prompted(Flags):
 
 class Digested(Flags):
     digests: Annotated[
-        bool, word(words.switch), flag("digests", "Hash KV in the engine.", off="--no-digests", default=ON_OFF)
+        bool, word(parsers.switch), flag("digests", "Hash KV in the engine.", off="--no-digests", default=ON_OFF)
     ] = True
 
 
 class Judged(Flags):
     strict: Annotated[
         bool,
-        word(words.switch),
+        word(parsers.switch),
         flag("strict", "A cell that can't see a class of fault is inconclusive.", off="--no-strict", default=ON_OFF),
     ] = False
 
@@ -202,7 +202,7 @@ class Planted(Flags):
 
     faults: Annotated[
         tuple[str, ...],
-        words.words(words.fault),
+        parsers.each(parsers.fault),
         flag("fault", "A fault to plant; several add up.", metavar="NAME", default="all"),
     ] = ()
     rounds: Annotated[int, at_least(1), flag("rounds", "How often each clean cell is replayed.", metavar="N")] = 1
@@ -212,13 +212,13 @@ class Kept(Flags):
     out: Out = Path("results")
     resume: Annotated[
         bool,
-        word(words.switch),
+        word(parsers.switch),
         flag("resume", "Continue the run in --out, by default the newest.", default=False),
     ] = False
 
 
 class Settings(
-    Kept, Planted, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Told, Cells, Grids
+    Kept, Planted, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Scenarios, Cells, Grids
 ):  # fmt: skip
     """``argv``: the command line, for the report. ``self_test``: every cell once more with each planted fault, or with
     those of ``faults``, and clean cells ``rounds`` times."""
@@ -255,4 +255,4 @@ class Settings(
     @classmethod
     def recorded(cls, values: Mapping[str, object]) -> Settings:
         """From values that are no words any more. Raises pydantic's ValidationError."""
-        return cls.model_validate(values, context=words.READ)
+        return cls.model_validate(values, context=parsers.READ)

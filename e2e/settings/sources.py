@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from e2e.base.errors import SettingsError
 from e2e.base.spelling import hint, meant
-from e2e.settings import words
+from e2e.settings import parsers
 from e2e.settings.flags import PREFIX, Flags
 
 Read = TypeVar("Read", bound=Flags)
@@ -39,7 +39,7 @@ def from_file(app: cyclopts.App, commands: Sequence[str], arguments: ArgumentCol
         return
     given = flags["config"].tokens[-1]
     try:
-        content = words.toml(words.path(given.value))
+        content = parsers.toml(parsers.path(given.value))
     except ValueError as error:
         raise SettingsError(f"{_name(given)}: {error}") from error
     for key, value in content.items():
@@ -75,7 +75,7 @@ class Elsewhere:
                 continue
             values = [token.value for token in argument.tokens]
             if argument.parameter.n_tokens is None:  # a switch
-                line += [name] if words.switch(values[0]) else list(argument.parameter.negative or ())
+                line += [name] if parsers.switch(values[0]) else list(argument.parameter.negative or ())
             elif argument.parameter.n_tokens > 1:
                 line += [name, *values]
             else:

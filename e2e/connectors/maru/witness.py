@@ -51,7 +51,7 @@ class Load:
 
 
 @dataclass
-class Told:
+class LogEvidence:
     """``failed``: name -> lines that betray a failure; ``errors``: those lines, without what vLLM puts in front."""
 
     loads: list[Load] = field(default_factory=list)
@@ -59,10 +59,10 @@ class Told:
     errors: list[str] = field(default_factory=list)
 
 
-def read_log(lines: Iterator[str], *, defaults: Mapping[str, str], layers: int | None = None) -> Told:
+def read_log(lines: Iterator[str], *, defaults: Mapping[str, str], layers: int | None = None) -> LogEvidence:
     """``defaults``: settings of a load that no line contradicts. ``layers`` of the model: a load that says it placed
     fewer was aborted. A line without a request's name belongs to the last request that was looked up."""
-    told, by_request = Told(), {}
+    told, by_request = LogEvidence(), {}
     last: Load | None = None
     for line in lines:
         if hit := _HIT.search(line):
@@ -78,7 +78,7 @@ def read_log(lines: Iterator[str], *, defaults: Mapping[str, str], layers: int |
         load = by_request.get(named["request"], last) if named else last
         if loaded := _LOADED.search(line):
             if load is not None:
-                _heard(load, line, loaded, layers)
+                _read_load(load, line, loaded, layers)
         elif FAILED_LOAD.search(line):
             told.failed["load_failures"] += 1
             told.errors.append(_said(line))
@@ -95,7 +95,7 @@ def _said(line: str) -> str:
     return _PREFIX.sub("", line).strip()[:300]
 
 
-def _heard(load: Load, line: str, loaded: re.Match[str], layers: int | None) -> None:
+def _read_load(load: Load, line: str, loaded: re.Match[str], layers: int | None) -> None:
     load.lines += 1
     if loaded["packed"] or "(packed" in line or loaded["overlap"] == "packed-layerwise":
         load.settings["storage_format"] = "chunkwise"

@@ -28,7 +28,7 @@ _COMPUTED = 256
 
 
 @dataclass
-class Row:
+class DigestRow:
     """``nth``: which of its request's reads, from 1. ``failed``: the connector itself says that what was read is not
     what it should have loaded. ``values``: one int64 [2, H, blocks] per layer, on the cache's device until fetched.
     ``tail``: the same, [2, H, 1], of the ``slots`` tokens behind the whole blocks, which lie in ``last``; of what was
@@ -59,9 +59,9 @@ class Probe:
         self._cuda = one.device.type == "cuda"
         self._ring = Ring(keep_bytes, pinned=self._cuda) if keep_bytes else None
         self._steps = Steps()
-        self._reads: list[Row] = []
-        self._rows: deque[Row] = deque(maxlen=_ROWS)
-        self._computed: dict[int, Row] = {}
+        self._reads: list[DigestRow] = []
+        self._rows: deque[DigestRow] = deque(maxlen=_ROWS)
+        self._computed: dict[int, DigestRow] = {}
         self._blank: list[torch.Tensor] | None = None
         self._next_id = 1
         self._sampled = 0
@@ -119,10 +119,10 @@ class Probe:
             row.failed = not invalid.isdisjoint([*row.index.tolist(), *row.last.tolist()[: row.slots]])
         return invalid
 
-    def _row(self, tracked: Tracked, when: str, tokens: int) -> Row:
+    def _row(self, tracked: Tracked, when: str, tokens: int) -> DigestRow:
         one = self._layers[0]
         whole = tracked.blocks[: tokens // one.block_size]
-        row = Row(self._next_id, tracked, when, tokens, torch.tensor(whole, dtype=torch.int64).to(one.device))
+        row = DigestRow(self._next_id, tracked, when, tokens, torch.tensor(whole, dtype=torch.int64).to(one.device))
         self._next_id += 1
         served = tokens if when == "read" else tokens - 1
         at, row.slots = divmod(served, one.block_size)
@@ -132,7 +132,7 @@ class Probe:
             row.nth = tracked.reads
         return row
 
-    def _read_layer(self, row: Row, number: int) -> None:
+    def _read_layer(self, row: DigestRow, number: int) -> None:
         start = time.perf_counter()
         pages = hashing.pages(self._layers[number], row.index)
         row.values[number] = hashing.digests(pages, keep=3)
@@ -177,19 +177,19 @@ class Probe:
         if len(self._computed) > _COMPUTED:
             del self._computed[next(iter(self._computed))]
 
-    def _raw_form(self, row: Row) -> tuple[tuple[int, ...], torch.dtype]:
+    def _raw_form(self, row: DigestRow) -> tuple[tuple[int, ...], torch.dtype]:
         one = self._layers[0]
         integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[one.dtype.itemsize]
         return (len(self._layers), 2, one.heads, len(row.index), one.block_size, one.head_size), integer
 
-    def _differs(self, row: Row, number: int) -> bool:
+    def _differs(self, row: DigestRow, number: int) -> bool:
         known = self._computed.get(row.tracked.prompt)
         if known is None:
             return False
         blocks = min(len(row.index), len(known.index))
         return not torch.equal(known.values[number][..., :blocks], row.values[number][..., :blocks])
 
-    def _suspect(self, row: Row, number: int, pages: torch.Tensor) -> None:
+    def _suspect(self, row: DigestRow, number: int, pages: torch.Tensor) -> None:
         """Samples the first layer of ``row`` that isn't what was computed, if the bytes read are still there."""
         if row.sample is not None or self._sampled >= self._samples or not self._differs(row, number):
             return
@@ -202,7 +202,7 @@ class Probe:
         blank = None if self._blank is None else self._blank[number]
         row.sample = sample(raw[number], pages, blank=blank, layer=number, paged=self._layers[number], index=row.index)
 
-    def _still(self, row: Row, number: int, pages: torch.Tensor) -> bool:
+    def _still(self, row: DigestRow, number: int, pages: torch.Tensor) -> bool:
         again = hashing.digests(pages.to(self._layers[0].device), keep=3)
         return torch.equal(again, row.values[number])
 
@@ -217,7 +217,7 @@ class Probe:
         self._sampled = 0
         return [self._json(row) for row in self._rows if row.id > after]
 
-    def _json(self, row: Row) -> dict[str, object]:
+    def _json(self, row: DigestRow) -> dict[str, object]:
         one = self._layers[0]
         page = torch.zeros(one.block_size, one.head_size, dtype=one.dtype, device=one.device)
         missing = [number for number in range(len(self._layers)) if number not in row.values]

@@ -14,7 +14,7 @@ from e2e.base.errors import SettingsError
 from e2e.connectors.table import load
 from e2e.grid.cells import expand
 from e2e.grid.selection import Selection
-from e2e.settings.words import grid
+from e2e.settings.parsers import grid
 
 WHOLE = {
     "connector": {

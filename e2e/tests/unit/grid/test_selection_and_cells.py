@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from e2e.base.cell import ALWAYS, derived_load, is_same, word
+from e2e.base.cell import ALWAYS, derived_load, is_same, part
 from e2e.base.cell import AXES as ORDER
 from e2e.base.connector import Adapter
 from e2e.base.errors import SettingsError
@@ -142,7 +142,7 @@ def former_ids(cells):
 
     special = {name for c in cells for name, value in c.settings.items() if value != usual(c, name)}
     named = [name for name in ORDER if name in ALWAYS or name in special]
-    return ["-".join(word(a, c.settings[a]) for a in named if a in c.settings) or "default" for c in cells]
+    return ["-".join(part(a, c.settings[a]) for a in named if a in c.settings) or "default" for c in cells]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from e2e.base.errors import RecordingError, SettingsError, UsageError
 from e2e.base.event import SCHEMA
 from e2e.grid.selection import GRIDS
 from e2e.recording.journal import Journal
-from e2e.settings import device, words
+from e2e.settings import device, parsers
 from e2e.settings.commands import FaultFlags, RunFlags
 from e2e.settings.resolve import resolve as resolve_flags
 from e2e.settings.resolve import resolve_selection
@@ -203,13 +203,14 @@ def test_selection_alone_looks_at_no_folder(tmp_path):
 
 @given(st.integers(1, 2**50))
 def test_sizes(number):
-    assert words.size(str(number)) == number
-    assert words.size(f"{number}K") == words.size(f"{number} KiB") == words.size(f"{number}kb")
+    assert parsers.size(str(number)) == number
+    assert parsers.size(f"{number}K") == parsers.size(f"{number} KiB") == parsers.size(f"{number}kb")
 
 
 PARSERS = (
-    words.grid, words.cell, words.fault, words.connector, words.url, words.address, words.size, words.whole,
-    words.seconds, words.switch, words.attention, words.model, words.key, words.texts, words.python, words.folder,
+    parsers.grid, parsers.cell, parsers.fault, parsers.connector, parsers.url, parsers.address, parsers.size,
+    parsers.whole, parsers.seconds, parsers.switch, parsers.attention, parsers.model, parsers.key, parsers.texts,
+    parsers.python, parsers.folder,
 )  # fmt: skip
 
 

@@ -42,9 +42,9 @@ def word(parse: Callable[[str], object]) -> BeforeValidator:
     return _read(one)
 
 
-def words(parse: Callable[[str], object]) -> BeforeValidator:
+def each(parse: Callable[[str], object]) -> BeforeValidator:
     """Reads each of the words of a setting that takes several."""
-    return _read(lambda given: tuple(parse(each) for each in given))
+    return _read(lambda given: tuple(parse(word) for word in given))
 
 
 def _read(parse: Callable[[Sequence[str]], object]) -> BeforeValidator:
