@@ -141,7 +141,7 @@ class Probe:
             self._suspect(row, number, pages)
         self.cost_s += time.perf_counter() - start
 
-    def _read_tail(self, row: Row, number: int) -> None:
+    def _read_tail(self, row: DigestRow, number: int) -> None:
         if row.slots:
             pages = hashing.pages(self._layers[number], row.last)
             row.tail[number] = hashing.digests(pages[..., : row.slots, :], keep=3)
