@@ -40,10 +40,13 @@ def lift(plan: Mapping[str, object]) -> Program:
             send("cold", BASELINE, Cold()),
             send("local", BASELINE, Served(external=False), Like(plain[:1])),
             send("cold", CONNECTOR, Cold(), Like(plain), Computed(plain[0])),
-            send("local", CONNECTOR, Served(external=False), Like(plain)),
+            send("local", CONNECTOR, Served(external=False), Like(plain), Loaded(mine[0])),
         )
     else:
-        first = (send("cold", CONNECTOR, Cold()), send("local", CONNECTOR, Served(external=False), Like(mine[:1])))
+        first = (
+            send("cold", CONNECTOR, Cold()),
+            send("local", CONNECTOR, Served(external=False), Like(mine[:1]), Loaded(mine[0])),
+        )
     reruns = [
         (
             Forget(CONNECTOR.name), Scribble(CONNECTOR.name),

@@ -46,7 +46,10 @@ class Replay:
 
         reruns = (*again("external"), *again("external_again"))
         if not plain:
-            first = (send("cold", CONNECTOR, Cold()), send("local", CONNECTOR, local(CONNECTOR), Like(mine[:1])))
+            first = (
+                send("cold", CONNECTOR, Cold()),
+                send("local", CONNECTOR, local(CONNECTOR), Like(mine[:1]), Loaded(mine[0])),
+            )
             return Program((CONNECTOR,), texts, (*first, *reruns))
         return Program(
             (BASELINE, CONNECTOR),
@@ -55,7 +58,7 @@ class Replay:
                 send("cold", BASELINE, Cold()),
                 send("local", BASELINE, local(BASELINE), Like(plain[:1])),
                 send("cold", CONNECTOR, Cold(), Like(plain), Computed(plain[0])),
-                send("local", CONNECTOR, local(CONNECTOR), Like(plain)),
+                send("local", CONNECTOR, local(CONNECTOR), Like(plain), Loaded(mine[0])),
                 *reruns,
             ),
         )

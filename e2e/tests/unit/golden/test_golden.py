@@ -25,9 +25,7 @@ WITHOUT_EVIDENCE = {"note", "digest.cost", "engine.ready", "engine.stop", "run.b
 
 
 def is_evidence(event: Event) -> bool:
-    """No rule asks for the digests of local arms: what vLLM's own cache served is not what is proven."""
-    local = event.kind == "digest.taken" and event["arm"] == "local"
-    return event.kind not in WITHOUT_EVIDENCE and not local
+    return event.kind not in WITHOUT_EVIDENCE
 
 
 def test_each_kind_of_run_is_there_and_the_set_stays_small():

@@ -43,6 +43,14 @@ def test_one_wrong_page_is_corrupt_and_located():
     assert (seen["wrong_pages"], seen["pattern"]) == (1, "unknown")
 
 
+def test_what_vllm_s_own_cache_served_may_not_have_been_written_into():
+    recording = add_digests(Recording(digests=True), edit={("local", 1): flip(2, 1, 0, 5)})
+    cell = verdict(recording)
+    (finding,) = found(cell, Reason.DIGEST_DIFFERS)
+    assert cell.verdict is Verdict.CORRUPT
+    assert (finding.evidence["arm"], finding.evidence["layer"], finding.evidence["block"]) == ("local", 2, 5)
+
+
 def test_a_stale_chunk_names_the_other_prompt():
     recording = Recording(digests=True)
     add_digests(recording, edit={("external", 2): lambda v: v.__setitem__(..., pages(1, 96)[..., : v.shape[3]])})
@@ -52,7 +60,7 @@ def test_a_stale_chunk_names_the_other_prompt():
 
 def test_the_first_answer_is_compared_with_the_baseline():
     recording = Recording(digests=True)
-    add_digests(recording, edit={(arm, 0): flip(1, 0, 1, 3) for arm in ("cold", "external", "external_again")})
+    add_digests(recording, edit={(arm, 0): flip(1, 0, 1, 3) for arm in ("cold", "local", "external", "external_again")})
     cell = verdict(recording)
     (finding,) = found(cell, Reason.FIRST_ANSWER_DIFFERS)
     assert cell.verdict is Verdict.CORRUPT
@@ -65,6 +73,7 @@ def test_the_first_answer_is_compared_with_the_baseline():
     [
         ({"engine": CONNECTOR, "arm": "cold", "prompt": 1}, "computed KV"),
         ({"engine": CONNECTOR, "arm": "external_again", "prompt": 0}, "read KV"),
+        ({"engine": CONNECTOR, "arm": "local", "prompt": 0}, "read KV"),
         ({"cell": None, "prompt": 2}, "computed KV"),
     ],
 )
@@ -149,7 +158,9 @@ def test_a_wrong_rank_is_named():
     assert "rank 1 of 2" in sentence(finding)
 
 
-@pytest.mark.parametrize("where", [{"arm": "external"}, {"arm": "cold", "cell": CELL}, {"cell": None}])
+@pytest.mark.parametrize(
+    "where", [{"arm": "external"}, {"arm": "local", "cell": CELL}, {"arm": "cold", "cell": CELL}, {"cell": None}]
+)
 def test_every_rank_must_have_told(where):
     recording = two_ranks(add_digests(Recording(digests=True))).drop("digest.taken", prompt=0, rank=1, **where)
     cell = verdict(recording)
