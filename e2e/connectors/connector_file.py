@@ -205,6 +205,8 @@ def checked(model: type[Part], table: Mapping[str, Any], *, path: str, where: st
     names = {field.alias or name for name, field in model.model_fields.items()}
     known = [key for key in _MUST if key in names]
     for key in table:
+        if key not in known and model is ConnectorTable and key in AbilitiesTable.model_fields:
+            raise SettingsError(f"{path}: {where}.{key} is an ability; write it under [{where}.abilities].")
         if key not in known:
             raise SettingsError(f"{path}: {where}.{key} is unknown; {hint(key, known)}")
     try:

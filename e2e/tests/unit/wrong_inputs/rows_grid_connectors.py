@@ -123,7 +123,7 @@ ROWS = (
     file("a miss as a list", TABLE + "may_miss = [true]", "may_miss must be true or false"),
     file("loss in words", TABLE + '[connector.abilities]\nlossy = "int8"', "abilities.lossy must be true or false"),
     file("loss as a share", TABLE + "[connector.abilities]\nlossy = 0.01", "abilities.lossy must be true or false"),
-    file("loss beside the abilities", TABLE + "lossy = true", "connector.lossy is unknown; use name, class,"),
+    file("loss beside the abilities", TABLE + "lossy = true", "connector.lossy is an ability", "[connector.abilities]"),
     file(
         "loss misspelt",
         TABLE + "[connector.abilities]\nlosy = true",
