@@ -22,7 +22,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 
 from e2e.inside import keys, runtime
 from e2e.inside.config import EmbeddedConfig, parse
-from e2e.inside.evidence import Evidence
+from e2e.inside.evidence import OF_ALL, Evidence
 from e2e.inside.index.client import Client, IndexGone, own_index
 from e2e.inside.pool import Pool, PoolError
 from e2e.inside.scheduler_side import Load, SchedulerSide, Store
@@ -43,7 +43,8 @@ class EmbeddedConnector(KVConnectorBase_V1):
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
         self._block_size = vllm_config.cache_config.block_size
         self._config = parse(vllm_config.kv_transfer_config.kv_connector_extra_config, block_size=self._block_size)
-        self._pool = _pool(self._config, engine=vllm_config.kv_transfer_config.engine_id or "engine")
+        rank = vllm_config.parallel_config.rank if role == KVConnectorRole.WORKER else OF_ALL
+        self._pool = _pool(self._config, engine=vllm_config.kv_transfer_config.engine_id or "engine", rank=rank)
         self._scheduler: SchedulerSide | None = None
         self._worker: WorkerSide | None = None
         if self._config.inert:
@@ -129,7 +130,7 @@ class EmbeddedConnector(KVConnectorBase_V1):
         return self._pool.clear()
 
 
-def _pool(config: EmbeddedConfig, *, engine: str) -> Pool:
+def _pool(config: EmbeddedConfig, *, engine: str, rank: int) -> Pool:
     """``engine``: the same in every process of this engine, and in no other one."""
     folder = Path(config.pool_dir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -138,7 +139,7 @@ def _pool(config: EmbeddedConfig, *, engine: str) -> Pool:
     except IndexGone as error:
         raise PoolError(f"No pool without its index: {error}; see {folder / 'index.log'}.") from None
     index = Client(address, name=engine, limit_s=config.index_limit_s)
-    evidence = Evidence(config.pool_dir, engine)
+    evidence = Evidence(config.pool_dir, engine, rank)
     return Pool(config.pool_path, config.pool_size, index=index, evidence=evidence, evict=config.evict)
 
 

@@ -13,9 +13,14 @@ from pathlib import Path
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS counters (
-    name TEXT, storage_format TEXT, placement TEXT, value INTEGER, PRIMARY KEY (name, storage_format, placement));
-CREATE TABLE IF NOT EXISTS loads (id INTEGER PRIMARY KEY AUTOINCREMENT, row TEXT);
+    rank INTEGER, name TEXT, storage_format TEXT, placement TEXT, value INTEGER,
+    PRIMARY KEY (rank, name, storage_format, placement));
+CREATE TABLE IF NOT EXISTS loads (id INTEGER PRIMARY KEY AUTOINCREMENT, rank INTEGER, row TEXT);
 """
+
+
+#: The scheduler's, which counts for all ranks.
+OF_ALL = -1
 
 
 class EvidenceError(Exception):
@@ -23,11 +28,12 @@ class EvidenceError(Exception):
 
 
 class Evidence:
-    """One process's handle. Safe to use from several threads."""
+    """One process's handle, which sees what it counts itself and what the scheduler does. Safe to use from several
+    threads."""
 
-    def __init__(self, folder: str, engine: str) -> None:
-        """``engine``: the same in all processes of one engine. Raises EvidenceError."""
-        self._lock = threading.Lock()
+    def __init__(self, folder: str, engine: str, rank: int = OF_ALL) -> None:
+        """``engine``: the same in all processes of one engine. ``rank``: of a worker. Raises EvidenceError."""
+        self._lock, self._rank = threading.Lock(), rank
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
             self._file = sqlite3.connect(
@@ -41,18 +47,22 @@ class Evidence:
 
     def count(self, values: Mapping[str, int], *, storage_format: str = "", placement: str = "") -> None:
         """Adds to the counters; zero values are skipped."""
-        rows = [(name, storage_format, placement, value) for name, value in values.items() if value]
+        rows = [(self._rank, name, storage_format, placement, value) for name, value in values.items() if value]
         with self._lock, self._file:
             self._file.execute("BEGIN IMMEDIATE")
             self._file.executemany(
-                "INSERT INTO counters VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = value + excluded.value",
+                "INSERT INTO counters VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = value + excluded.value",
                 rows,
             )
 
     def counters(self) -> dict[str, int]:
         """``name`` -> total, and ``name/storage_format/placement`` -> value."""
         with self._lock:
-            rows = self._file.execute("SELECT name, storage_format, placement, value FROM counters").fetchall()
+            rows = self._file.execute(
+                "SELECT name, storage_format, placement, SUM(value) FROM counters WHERE rank IN (?, ?) "
+                "GROUP BY name, storage_format, placement",
+                (OF_ALL, self._rank),
+            ).fetchall()
         totals: dict[str, int] = {}
         for name, storage_format, placement, value in rows:
             totals[name] = totals.get(name, 0) + value
@@ -61,10 +71,12 @@ class Evidence:
 
     def journal_load(self, row: Mapping[str, object]) -> None:
         with self._lock:
-            self._file.execute("INSERT INTO loads (row) VALUES (?)", (json.dumps(dict(row)),))
+            self._file.execute("INSERT INTO loads (rank, row) VALUES (?, ?)", (self._rank, json.dumps(dict(row))))
 
     def loads(self, after: int = 0) -> list[dict[str, object]]:
         """Journaled loads with ``id`` above ``after``, oldest first."""
         with self._lock:
-            rows = self._file.execute("SELECT id, row FROM loads WHERE id > ? ORDER BY id", (after,)).fetchall()
+            rows = self._file.execute(
+                "SELECT id, row FROM loads WHERE id > ? AND rank = ? ORDER BY id", (after, self._rank)
+            ).fetchall()
         return [{"id": row_id, **json.loads(row)} for row_id, row in rows]

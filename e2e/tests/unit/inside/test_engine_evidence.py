@@ -29,3 +29,16 @@ def test_processes_of_an_engine_share_it_and_engines_do_not(tmp_path):
     process.join(60)
     assert evidence.counters()["loads"] == 2
     assert Evidence(str(tmp_path), "other").counters() == {}
+
+
+def test_a_rank_sees_its_own_and_what_the_scheduler_counted(tmp_path):
+    scheduler, first, second = (Evidence(str(tmp_path), "one", *rank) for rank in ((), (0,), (1,)))
+    scheduler.count({"hit_tokens": 256})
+    first.count({"loads": 1})
+    second.count({"loads": 1, "load_failures": 1}, storage_format="chunkwise", placement="index")
+    second.journal_load({"request": "b"})
+    assert (first.counters()["hit_tokens"], first.counters()["loads"]) == (256, 1)
+    assert "load_failures" not in first.counters()
+    assert (second.counters()["load_failures"], second.counters()["loads"]) == (1, 1)
+    assert (first.loads(), [load["request"] for load in second.loads()]) == ([], ["b"])
+    assert scheduler.counters()["hit_tokens"] == 256
