@@ -8,36 +8,28 @@ from __future__ import annotations
 
 import itertools
 import platform
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from e2e.attempt import Name, begin, clean_up, under_way
 from e2e.base.cell import Cell
 from e2e.base.connector import Adapter
-from e2e.base.errors import EngineError, SettingsError, UsageError
-from e2e.base.event import ARMS, Record
-from e2e.connectors.table import load
-from e2e.flow import Flow, Live, Name
+from e2e.base.errors import SettingsError, UsageError
+from e2e.base.program import Text
+from e2e.chosen import plan_of, usable
 from e2e.grid.axes import axis as axis_of
 from e2e.grid.cells import Grid, by_engine, expand
 from e2e.material import Material, material
-from e2e.observe.metrics import Snapshot
-from e2e.plan import KV_SPARE, KeyPlan
-from e2e.recording.journal import Journal, read
-from e2e.replay.paired import Sender, timed_cell
-from e2e.replay.prompts import Prompt, build_prompts
+from e2e.plan import KeyPlan
+from e2e.play.player import After, Player
+from e2e.play.timed import Branch
+from e2e.recording.journal import read
+from e2e.replay.prompts import build_prompts
 from e2e.report import gain as report_gain
 from e2e.report.files import judged, write_reports
-from e2e.report.progress import Progress
-from e2e.run import clean_up, plan_of, require_usable
 from e2e.settings.settings import RECORDING, Settings
-from e2e.settings.world import engine_python, secrets, state_dir
-from e2e.stack.ledger import Ledger
-from e2e.stack.zygote import Zygote
-from e2e.standing import Standing, judged_on_the_way_out
-from e2e.waits import until
+from e2e.settings.world import engine_python
 
 try:
     from e2e.judge.gain import judge_gain
@@ -46,8 +38,6 @@ except ModuleNotFoundError as error:
 
 #: Within one pair each order of the sides comes equally often.
 ORDERS = (("a", "b", "a2"), ("b", "a2", "a"), ("a2", "a", "b"), ("a2", "b", "a"), ("b", "a", "a2"), ("a", "a2", "b"))
-#: Requests whose launches are counted, per side and length.
-PROFILED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +70,7 @@ def gain(settings: Settings, wanted: Wanted) -> int:
     clean_up()
     python = engine_python(settings.engine_python)
     sides = {"a": wanted.specs[0], "b": wanted.specs[-1]} if wanted.specs else {"a": settings.connector}
-    adapters = {
-        side: load(name, pool_bytes=settings.pool_bytes, server=settings.connector_server, python=python)
-        for side, name in sides.items()
-    }
-    for adapter in adapters.values():
-        require_usable(adapter, settings)
+    adapters = {side: usable(name, settings, python=python) for side, name in sides.items()}
     made_of = material(settings, python=python)
     if made_of.encode is None:
         raise SettingsError(f"gain tells tokens itself: model {settings.model} must be a folder with a tokenizer.json.")
@@ -94,21 +79,10 @@ def gain(settings: Settings, wanted: Wanted) -> int:
         if why := adapter.crowded(starts=comparison.starts(side)):
             raise SettingsError(f"connector {adapter.name}: {why}")
     name = Name.new()
-    with (
-        Ledger(run_id=name.run_id, state_dir=state_dir()) as ledger,
-        Zygote(ledger=ledger) as zygote,
-        Journal(settings.recording, secrets=secrets(settings)) as journal,
-        judged_on_the_way_out(journal.record, lambda: report(settings.out)),
-        Progress(sys.stderr, comparison.steps) as progress,
-    ):
-        standing = Standing(journal.record, directory=settings.out)
-        comparison.run(
-            {
-                side: Flow(settings, adapter, made_of, standing, progress, name, ledger, zygote)
-                for side, adapter in adapters.items()
-            }
-        )
-        journal.record("run.end", attempt=1)
+    with under_way(
+        settings, made_of, name, comparison.plans, steps=comparison.steps, report=lambda: report(settings.out)
+    ) as player:  # fmt: skip
+        comparison.run(player, name.run_id)
     return report(settings.out)
 
 
@@ -126,20 +100,13 @@ def report(folder: Path, *, out: Path | None = None) -> int:
 
 class _Gain:
     """What is compared is planned when it is made, so that what can't be compared is refused before anything is
-    written. ``adapters``: side -> adapter; both sides share one where an axis is compared."""
+    written. ``adapters``: side -> adapter; both sides share one where an axis is compared. ``grid``: of side a."""
+
+    grid: Grid
+    plans: Sequence[KeyPlan]
 
     def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], made_of: Material) -> None:
         self.wanted, self.settings, self.adapters, self.made_of = wanted, settings, adapters, made_of
-        self.numbers = itertools.count()
-        self.flows: Mapping[str, Flow] = {}
-
-    @property
-    def flow(self) -> Flow:
-        return self.flows["a"]
-
-    @property
-    def record(self) -> Record:
-        return self.flow.record
 
     @property
     def steps(self) -> Mapping[str, int]:
@@ -148,6 +115,10 @@ class _Gain:
 
     def starts(self, side: str) -> int:
         """Of engines with the connector of this side."""
+        raise NotImplementedError
+
+    def run(self, player: Player[KeyPlan], run_id: str) -> None:
+        """Every cell is proven before it is measured: only what is right may be fast."""
         raise NotImplementedError
 
     def cells(self, adapter: Adapter, grid: Mapping[str, Sequence[object]]) -> Grid:
@@ -163,70 +134,28 @@ class _Gain:
     def planned(self, adapter: Adapter, key: str, cells: Sequence[Cell]) -> KeyPlan:
         """As for a run, with room for all prompts that run at once."""
         made = plan_of(key, cells, self.settings, adapter, self.made_of)
-        if made.bytes_per_token and not self.settings.kv_cache_bytes:
-            at_once = max(self.wanted.concurrency) * (max(made.lengths.lengths) + 2 * made.block_size)
-            room = int(max(at_once, made.tokens) * KV_SPARE) * made.bytes_per_token
-            made = replace(made, settings=self.settings.model_copy(update={"kv_cache_bytes": room}))
-        return made
+        return replace(made, room=max(self.wanted.concurrency) * (made.longest + 2 * made.block_size))
 
-    def prompts(self, planned: KeyPlan, branch: str) -> dict[int, list[Prompt]]:
-        """Length in tokens -> as many prompts as run at once, each with its own nonce."""
-        each, texts, encode = max(self.wanted.concurrency), self.made_of.texts, self.made_of.encode
-        return {
-            n: build_prompts(texts, encode, lengths=[n] * each, nonce=f"{self.flow.run_id}/gain/{branch}/{n}")
+    def branch(
+        self, name: str, run_id: str, planned: KeyPlan, sides: Mapping[str, Cell], *, round: int,
+        numbers: Iterator[int], order: Callable[[int], Iterable[tuple[int, str]]], launched: Sequence[str],
+    ) -> Branch:  # fmt: skip
+        each, encode = max(self.wanted.concurrency), self.made_of.encode
+        prompts = {
+            n: build_prompts(self.made_of.texts, encode, texts=[Text(n)] * each, nonce=f"{run_id}/gain/{name}/{n}")
             for n in dict.fromkeys(planned.lengths.lengths)
         }
-
-    def prove(self, flow: Flow, planned: KeyPlan, live: Live, cell: Cell) -> None:
-        """All arms of the exact oracle: only what is right may be fast."""
-        place = {"cell": cell.id, "engine": live.name, "attempt": 1}
-        with flow.progress.step("cell", f"proving {cell.id}"):
-            self.record("cell.begin", **place)
-            flow._arms(planned, live, cell, ARMS)
-            self.record("cell.end", **place)
-        flow._judge([cell])
-
-    def sender(self, flow: Flow, live: Live, branch: str, cell: Cell) -> Sender:
-        salt = f"{flow.run_id}.gain.{branch}.{cell.id}"
-        return Sender(live.client, cell.id, salt, flow.adapter.timed_params(cell), flow.settings.request_limit_s)
-
-    def sample(self, sender: Sender, live: Live, prompts: Sequence[Prompt], expected: int, **about: object) -> None:
-        sender.forget_local()
-
-        def metrics() -> Snapshot:
-            return Snapshot.parse(live.client.metrics())
-
-        before = metrics()
-        answers = sender.send(prompts)
-        told = before.ttft_count + len(prompts)
-        after = until(metrics, lambda now: now.ttft_count >= told, limit_s=2.0, every_s=0.005)
-        counted = after.since(before)
-        self.record(
-            "gain.sample", engine=live.name, concurrency=len(prompts), length=len(prompts[0]),
-            ttft_s=[(answer.first_ns - answer.sent_ns) / 1e9 for answer in answers],
-            server={"sum_s": after.ttft_sum - before.ttft_sum, "count": after.ttft_count - before.ttft_count},
-            local=_either(counted, "local_cache_hit", "local_hits"),
-            external=_either(counted, "external_kv_transfer", "external_hits"),
-            expected=expected * len(prompts), **about,
+        rule = planned.hit_rule(next(iter(sides.values())))
+        return Branch(
+            name=name, round=round, sides=sides, prompts=prompts, external=rule.external, numbers=numbers, order=order,
+            concurrency=self.wanted.concurrency, repeats=self.wanted.repeats, launched=launched, salt=f"{run_id}.gain",
         )  # fmt: skip
 
-    def launches(self, sender: Sender, live: Live, prompts: Sequence[Prompt], **about: object) -> None:
-        """Counted over requests of their own: a profiled request is slower."""
-        try:
-            live.client.collective_rpc("rig_profile", True)
-            for prompt in prompts[:1] * PROFILED:
-                sender.forget_local()
-                sender.send([prompt])
-            counts = live.client.collective_rpc("rig_profile", False)[0]
-        except EngineError as error:
-            self.record("note", text=f"Launches were not counted: {error}")
-            return
-        self.record(
-            "gain.launches", engine=live.name, length=len(prompts[0]), requests=PROFILED, counts=counts, **about
-        )
-
-    def begin(self, mode: str, names: Mapping[str, str], pairs: Sequence[Mapping[str, str]]) -> None:
-        self.record(
+    def begin(
+        self, player: Player[KeyPlan], mode: str, names: Mapping[str, str], pairs: Sequence[Mapping[str, str]]
+    ) -> None:  # fmt: skip
+        begin(player, self.settings, self.adapters["a"], self.grid, self.plans)
+        player.record(
             "gain.plan", mode=mode, axis=self.wanted.axis, names=dict(names), pairs=list(pairs),
             concurrency=list(self.wanted.concurrency), lengths=list(self.settings.lengths), repeats=self.wanted.repeats,
             rounds=1 if mode == "axis" else self.wanted.rounds, device=self.settings.device, attempt=1,
@@ -266,54 +195,22 @@ class AxisGain(_Gain):
     def starts(self, side: str) -> int:
         return len(self.plans)
 
-    def run(self, flows: Mapping[str, Flow]) -> None:
-        self.flows = flows
-        self.flow.begin(self.grid, self.plans)
+    def run(self, player: Player[KeyPlan], run_id: str) -> None:
         a, b = self.wanted.values
         pairs = [{"branch": name, "a": at[a].id, "b": at[b].id} for name, at in self.pairs]
-        self.begin("axis", {"a": a, "b": b}, pairs)
+        self.begin(player, "axis", {"a": a, "b": b}, pairs)
+        numbers = itertools.count()
         for planned in self.plans:
             mine = [(name, {"a": at[a], "b": at[b], "a2": at[a]}) for name, at in self.pairs if at[a] in planned.cells]
-            try:
-                self._engine_key(planned, mine)
-            except EngineError as error:
-                self.flow.gave_up(planned.key, planned.cells, error)
-
-    def _engine_key(self, planned: KeyPlan, pairs: Sequence[tuple[str, Mapping[str, Cell]]]) -> None:
-        self.flow.baseline(planned)
-        with self.flow._engine(planned, "connector") as live:
-            for cell in planned.cells:
-                self.prove(self.flow, planned, live, cell)
-                self.flow._forget(live)
-            for branch, sides in pairs:
-                with self.flow.progress.step("branch", f"measuring {branch}"):
-                    self._branch(planned, live, branch, sides)
-                self.flow.progress.counted("measured", branch)
-                self.flow._forget(live)
-
-    def _branch(self, planned: KeyPlan, live: Live, branch: str, sides: Mapping[str, Cell]) -> None:
-        senders = {side: self.sender(self.flow, live, branch, cell) for side, cell in sides.items()}
-        rule = planned.hit_rule(sides["a"])
-        for length, prompts in self.prompts(planned, branch).items():
-            for side in ("a", "b"):
-                senders[side].store(prompts)
-            about = {"branch": branch, "round": 1}
-            for at_once in self.wanted.concurrency:
-                for side in ("a", "b"):  # not measured: the first of its shape may compile something
-                    senders[side].forget_local()
-                    senders[side].send(prompts[:at_once])
-                live.evidence.loads()  # those so far aren't timed
-                for repeat in range(self.wanted.repeats):
-                    chosen = [prompts[(repeat + i) % len(prompts)] for i in range(at_once)]
-                    number = next(self.numbers)
-                    for place, side in enumerate(ORDERS[number % len(ORDERS)]):
-                        self.sample(
-                            senders[side], live, chosen, rule.external(length), **about, side=side, number=number,
-                            order=place,
-                        )  # fmt: skip
-                record_overlap(self.record, live, branch)
-            for side in ("a", "b"):
-                self.launches(senders[side], live, prompts, branch=branch, side=side)
+            branches = [
+                self.branch(
+                    name, run_id, planned, sides, round=1, numbers=numbers, launched=("a", "b"),
+                    order=lambda number: enumerate(ORDERS[number % len(ORDERS)]),
+                )
+                for name, sides in mine
+            ]  # fmt: skip
+            for ready in player.plain([planned]):
+                player.cells(ready, after=[_measured(player, branch, branch.name) for branch in branches])
 
 
 class SpecGain(_Gain):
@@ -321,9 +218,10 @@ class SpecGain(_Gain):
 
     def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], made_of: Material) -> None:
         super().__init__(wanted, settings, adapters, made_of)
-        self.grids = {side: self.cells(adapter, {"layout": ("NHD", "HND")}) for side, adapter in adapters.items()}
+        grids = {side: self.cells(adapter, {"layout": ("NHD", "HND")}) for side, adapter in adapters.items()}
+        self.grid = grids["a"]
         axes = adapters["a"].axes & adapters["b"].axes
-        found = {side: _alike(grid.cells, axes, adapters[side]) for side, grid in self.grids.items()}
+        found = {side: _alike(grid.cells, axes, adapters[side]) for side, grid in grids.items()}
         shared = [name for name in found["a"] if name in found["b"]]
         if not shared:
             raise SettingsError("the two connectors have no cell in common; narrow both with --cell.")
@@ -336,6 +234,7 @@ class SpecGain(_Gain):
                     "the two connectors are served at different prompt lengths; give both with --lengths."
                 )
             self.branches[name] = plans
+        self.plans = [planned for plans in self.branches.values() for planned in plans.values()]
 
     @property
     def steps(self) -> Mapping[str, int]:
@@ -346,80 +245,36 @@ class SpecGain(_Gain):
     def starts(self, side: str) -> int:
         return len(self.branches) * self.wanted.rounds * sum(place.startswith(side) for place in ORDERS[0])
 
-    def run(self, flows: Mapping[str, Flow]) -> None:
-        self.flows = flows
-        self.flow.begin(self.grids["a"], [planned for plans in self.branches.values() for planned in plans.values()])
+    def run(self, player: Player[KeyPlan], run_id: str) -> None:
         names = {side: adapter.name for side, adapter in self.adapters.items()}
         if names["a"] == names["b"]:
             names = {side: Path(spec).stem for side, spec in zip("ab", self.wanted.specs, strict=True)}
         pairs = [{"branch": n, **{s: p.cells[0].id for s, p in plans.items()}} for n, plans in self.branches.items()]
-        self.begin("specs", names, pairs)
+        self.begin(player, "specs", names, pairs)
         for name, plans in self.branches.items():
-            try:
-                self._cell(name, plans)
-            except EngineError as error:
-                self.flow.gave_up(name, [cell for planned in plans.values() for cell in planned.cells], error)
+            turns = self._turns(player, run_id, name, plans)
+            if not (all(player.plain([planned]) for planned in plans.values()) and all(turns)):
+                for planned in plans.values():  # what is left of either side compares nothing
+                    player.judge_rest(planned)
 
-    def _cell(self, branch: str, planned: Mapping[str, KeyPlan]) -> None:
-        for side, flow in self.flows.items():
-            flow.baseline(planned[side])
-        prompts = self.prompts(planned["a"], branch)
-        proven: set[str] = set()
+    def _turns(
+        self, player: Player[KeyPlan], run_id: str, name: str, plans: Mapping[str, KeyPlan]
+    ) -> Iterator[bool]:  # fmt: skip
+        """Plays one turn after the other, each on an engine of its own; tells whether it came to its end."""
         for turn in range(1, self.wanted.rounds + 1):
             for place, side in enumerate(ORDERS[turn % len(ORDERS)]):
-                one = side[0]
-                with self._measured(one, planned[one]) as live:
-                    if one not in proven:
-                        self.prove(self.flows[one], planned[one], live, planned[one].cells[0])
-                        proven.add(one)
-                    what = f"{branch}, {side}, turn {turn}"
-                    with self.flow.progress.step("branch", f"measuring {what}"):
-                        self._turn(branch, side, planned[one], live, prompts, turn=turn, order=place)
-                    self.flow.progress.counted("measured", what)
-
-    @contextmanager
-    def _measured(self, side: str, planned: KeyPlan) -> Iterator[Live]:
-        flow = self.flows[side]
-        flow.started = max(each.started for each in self.flows.values())  # names stay unique among both
-        with flow._engine(planned, "connector") as live:
-            yield live
-
-    def _turn(self, branch, side, planned, live, prompts, *, turn: int, order: int) -> None:
-        cell = planned.cells[0]
-        sender = self.sender(self.flows[side[0]], live, branch, cell)
-        number = 0
-        for length, same in prompts.items():
-            expected = planned.hit_rule(cell).external(length)
-            sender.store(same)
-            for at_once in self.wanted.concurrency:
-                sender.forget_local()
-                sender.send(same[:at_once])
-                live.evidence.loads()
-                for repeat in range(self.wanted.repeats):
-                    chosen = [same[(repeat + i) % len(same)] for i in range(at_once)]
-                    number += 1
-                    self.sample(
-                        sender, live, chosen, expected, branch=branch, round=turn, side=side, number=number, order=order
-                    )
-                record_overlap(self.record, live, branch)
-            if side != "a2" and turn == 1:
-                self.launches(sender, live, same, branch=branch, side=side)
+                planned = plans[side[0]]
+                cell = planned.cells[0]
+                branch = self.branch(
+                    name, run_id, planned, {side: cell}, round=turn, numbers=itertools.count(1),
+                    order=lambda _, at=(place, side): [at], launched=(side,) if side != "a2" and turn == 1 else (),
+                )  # fmt: skip
+                unproven = [] if player.standing.knows(cell.id) else [cell.id]
+                yield player.cells(planned, unproven, [_measured(player, branch, f"{name}, {side}, turn {turn}")])
 
 
-def record_overlap(record: Record, live: Live, branch: str) -> None:
-    """Of the timed overlapped loads since the journal was read last: did the forward meet any under way? Nothing is
-    told of a connector whose journal doesn't say (Maru's log)."""
-    by_cell: dict[str, list[Mapping[str, object]]] = {}
-    for row in live.evidence.loads():
-        cell = timed_cell(row["request"])
-        if cell and row.get("overlap") is True and "pending_at_forward" in row:
-            by_cell.setdefault(cell, []).append(row)
-    for cell, rows in by_cell.items():
-        record(
-            "gain.overlap", branch=branch, engine=live.name, cell=cell, loads=len(rows),
-            pending=sum(row["pending_at_forward"] > 0 for row in rows),
-            waited=sum(row["blocking_waits"] > 0 for row in rows),
-        )  # fmt: skip
+def _measured(player: Player[KeyPlan], branch: Branch, name: str) -> After:
+    return After(name, lambda engines: branch.play(engines["connector"], player.record))
 
 
 def _pairs(cells: Sequence[Cell], axis: str) -> dict[str, dict[str, Cell]]:
@@ -448,7 +303,3 @@ def _alike(cells: Sequence[Cell], axes: frozenset[str], adapter: Adapter) -> dic
 
 def _named(cell: Cell, side: str) -> Cell:
     return replace(cell, settings={**cell.settings, "connector": side})
-
-
-def _either(counted: Mapping[str, float], *names: str) -> int | None:
-    return next((int(counted[name]) for name in names if name in counted), None)

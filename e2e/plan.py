@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from e2e.base.cell import Cell
 from e2e.base.connector import Adapter, HitRule
 from e2e.base.errors import SettingsError
+from e2e.base.program import Program, Send, Site, Start, plainly
 from e2e.faults.catalogue import Shape
 from e2e.faults.cells import planted, twins
 from e2e.grid import blind, lengths
-from e2e.grid.cells import Grid, Invalid
-from e2e.replay.prompts import Prompt
+from e2e.grid.cells import RERUN, Grid, Invalid
+from e2e.scenarios.sized import Sized
+from e2e.scenarios.table import SCENARIOS
 from e2e.settings.settings import Settings
 from e2e.stack.model_facts import ModelFacts
 from e2e.stack.spec import EngineSpec
@@ -29,8 +32,8 @@ REPORTED_AS = {"strided": "STRIDED_CPU", "stock": "CPU_ATTN"}
 
 @dataclass(frozen=True)
 class KeyPlan:
-    """What the cells of one engine key have in common. ``lengths``: solved prompt lengths, tokens. ``prompts`` are
-    built when the first engine is there, since an attached one has to be asked for its tokenizer."""
+    """What the cells of one engine key have in common. ``lengths``: solved prompt lengths, tokens. ``room``: tokens
+    that the KV cache of each of its engines must hold at least, whatever its program sends."""
 
     key: str
     cells: tuple[Cell, ...]
@@ -39,7 +42,7 @@ class KeyPlan:
     model: ModelFacts | None
     block_size: int
     lengths: lengths.Solution
-    prompts: list[Prompt] = field(default_factory=list)
+    room: int = 0
 
     @property
     def concurrency(self) -> int:
@@ -48,17 +51,42 @@ class KeyPlan:
     def hit_rule(self, cell: Cell | None = None) -> HitRule:
         return self.adapter.hit_rule(cell or self.cells[0], block_size=self.block_size)
 
-    def served(self, arm: str, cell: Cell | None) -> list[tuple[int, int]]:
-        """(local, external) tokens that each prompt must be served in this arm; ``cell`` None: the baseline engine."""
-        rule = self.hit_rule(cell)
-        predicted = [lengths.predict(rule, n, self.block_size)[arm] for n in self.lengths.lengths]
-        return [(p.local, p.external if cell else 0) for p in predicted]
+    @cached_property
+    def programs(self) -> Mapping[str, Program]:
+        """Cell's id -> what it does."""
+        scenario = SCENARIOS[str(self.cells[0].get("scenario", RERUN))]
+        return {cell.id: scenario.program(self._sized(cell)) for cell in self.cells}
+
+    def _sized(self, cell: Cell) -> Sized:
+        return Sized(
+            lengths=self.lengths.lengths, rule=self.hit_rule(cell), block_size=self.block_size, step=self.lengths.step,
+            answer=self.settings.max_tokens, at_once=self.concurrency, baseline=not self.settings.attach,
+        )  # fmt: skip
 
     @property
-    def tokens(self) -> int:
-        """Tokens that one arm keeps in the KV cache: whole blocks of every prompt and answer, and the null block."""
-        spans = [n + self.settings.max_tokens for n in self.lengths.lengths]
-        return (sum(-(-span // self.block_size) for span in spans) + 1) * self.block_size
+    def program(self) -> Program:
+        """Of any cell: they differ in nothing that an engine sees."""
+        return self.programs[self.cells[0].id]
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt."""
+        return max(text.tokens for text in self.program.texts)
+
+    def tokens(self, site: Site) -> int:
+        """Tokens that the site keeps in its KV cache: whole blocks of every prompt that it is sent and of its answer,
+        and the null block."""
+        spans: dict[int, int] = {}
+        for send in self.program.sends:
+            if send.site == site.name:
+                for text in send.texts:
+                    span = self.program.texts[text].tokens + self._answer(send)
+                    spans[text] = max(span, spans.get(text, 0))
+        whole = (sum(-(-span // self.block_size) for span in spans.values()) + 1) * self.block_size
+        return max(site.kv_tokens or whole, self.room)
+
+    def _answer(self, send: Send) -> int:
+        return send.answer or self.settings.max_tokens
 
     @property
     def bytes_per_token(self) -> int | None:
@@ -85,39 +113,50 @@ class KeyPlan:
         attention = self.settings.attention
         if attention and not self.settings.attach:
             expect["attention_backend"] = REPORTED_AS.get(attention, attention)
-        alone = self.concurrency == 1
+        alone, program = self.concurrency == 1, self.programs[cell.id]
         config = self.adapter.config(cell, pool_dir="", block_size=self.block_size)
         policy = {} if self.settings.attach else {"load_failure_policy": config.load_failure_policy}
         return {
             "cell": cell.id, "attempt": attempt, "settings": dict(cell.settings), "engine_key": self.key,
             "adapter": self.adapter.name, "expect": expect, "oracle": self.lengths.oracle if alone else "split_matched",
-            "step": self.lengths.step, "lengths": list(self.lengths.lengths), "blind": self.blind_spots(cell),
-            "counters": self.adapter.abilities.counters, "baseline": not self.settings.attach, "deterministic": alone,
-            "digests": self.settings.digests, "fault": cell.get("fault"), **policy,
-            "lossy": self.adapter.abilities.lossy,
+            "step": self.lengths.step, "lengths": [text.tokens for text in program.texts],
+            "blind": self.blind_spots(cell), "counters": self.adapter.abilities.counters,
+            "baseline": not self.settings.attach, "deterministic": alone,
+            "digests": self.settings.digests, "fault": cell.get("fault"), "scenario": program.scenario,
+            "program": plainly(program), "program_digest": program.digest,
+            "lossy": self.adapter.abilities.lossy, **policy,
         }  # fmt: skip
 
     @property
-    def baseline(self) -> EngineSpec:
-        """The baseline engine without a name: keys for which it is equal can share one."""
-        return replace(self.spec("baseline", name="", model="", pool_dir=""), engine_key="")
+    def shared(self) -> tuple[EngineSpec, ...]:
+        """Its lent plain engines without a name: keys for which they are equal can share them."""
+        named = (self.spec(site, name="", model="", pool_dir="") for site in self.program.shared)
+        return tuple(replace(spec, engine_key="") for spec in named)
 
-    def spec(self, role: str, *, name: str, model: str, pool_dir: str) -> EngineSpec:
-        """The engine of a role. Both differ in nothing but the connector."""
-        cell, settings = self.cells[0], self.settings
-        config = self.adapter.config(cell, pool_dir=pool_dir, block_size=self.block_size)
-        longest = max(self.lengths.lengths) + settings.max_tokens
-        room = int(self.tokens * KV_SPARE) * self.bytes_per_token if self.bytes_per_token else None
+    @property
+    def starts(self) -> int:
+        """Of engines for it alone: those that it is lent, and those that its cells start."""
+        lent = sum(site.connector and self.program.lent(site) for site in self.program.sites)
+        own = (isinstance(step, Start) for program in self.programs.values() for step in program.flat)
+        return lent + sum(own)
+
+    def spec(self, site: Site, *, name: str, model: str, pool_dir: str) -> EngineSpec:
+        """The engine of a site. Without the connector it differs in nothing else."""
+        cell = replace(self.cells[0], settings={**self.cells[0].settings, **site.settings})
+        settings, block_size = self.settings, int(cell.get("block_size", self.block_size))
+        config = self.adapter.config(cell, pool_dir=pool_dir, block_size=block_size)
+        longest = max(self.program.texts[text].tokens + self._answer(s) for s in self.program.sends for text in s.texts)
+        room = int(self.tokens(site) * (1 if site.kv_tokens else KV_SPARE)) * (self.bytes_per_token or 0)
         return EngineSpec(
-            name=name, engine_key=self.key, role=role, model=model, device=settings.device,
-            layout=cell.get("layout"), block_size=self.block_size, dtype=cell.get("dtype"),
+            name=name, engine_key=self.key, role=site.name, model=model, device=settings.device,
+            layout=cell.get("layout"), block_size=block_size, dtype=cell.get("dtype"),
             kv_cache_dtype=cell.get("kv_cache_dtype"), max_num_batched_tokens=self.lengths.step,
-            max_model_len=-(-longest // self.block_size) * self.block_size + self.block_size,
-            kv_cache_memory_bytes=settings.kv_cache_bytes or room,
+            max_model_len=-(-longest // block_size) * block_size + block_size,
+            kv_cache_memory_bytes=settings.kv_cache_bytes or room or None,
             tensor_parallel=int(cell.get("tensor_parallel", 1)), attention=settings.attention,
-            connector=config if role == "connector" else None,
-            # what the connector's engine needs shapes the steps, so the baseline must have it too
-            extra_args=() if role == "connector" else config.engine_args,
+            connector=config if site.connector else None,
+            # what the connector's engine needs shapes the steps, so the plain one must have it too
+            extra_args=() if site.connector else config.engine_args,
         )  # fmt: skip
 
 
@@ -130,9 +169,10 @@ def plan(
     model: ModelFacts | None,
     shared: Path,
     most_tokens: int | None = None,
+    room: int = 0,
 ) -> KeyPlan:
-    """``shared``: where pools lie. ``most_tokens``: of prompt and answer together. SettingsError for lengths that can't
-    be had and for what has no room."""
+    """``shared``: where pools lie. ``most_tokens``: of prompt and answer together. ``room``: see ``KeyPlan``.
+    SettingsError for lengths that can't be had and for what has no room."""
     cell = cells[0]
     block_size, ranks = int(cell.get("block_size", 16)), int(cell.get("tensor_parallel", 1))
     if model and not model.shared_by(ranks):
@@ -154,7 +194,9 @@ def plan(
     )  # fmt: skip
     if why := next(filter(None, (adapter.refuses(cell, n) for n in solved.lengths)), None):
         raise SettingsError(f"connector {adapter.name}: {why}")
-    planned = KeyPlan(key, tuple(cells), settings, adapter, model, block_size, solved)
+    planned = KeyPlan(key, tuple(cells), settings, adapter, model, block_size, solved, room)
+    if settings.attach and not all(map(planned.program.lent, planned.program.sites)):
+        raise SettingsError(f"scenario {planned.program.scenario} starts engines of its own; run it without --attach.")
     if planned.bytes_per_token and not settings.attach:
         check_space(planned, shared)
     return planned
@@ -182,7 +224,7 @@ def with_faults(grid: Grid, planned: KeyPlan, *, packed: bool) -> Grid:
 
 def check_space(plan: KeyPlan, shared: Path) -> None:
     """Refuses early what would end as a missed hit, or as an engine that dies on a full file system."""
-    room, needed = plan.settings.kv_cache_bytes, plan.tokens * plan.bytes_per_token
+    room, needed = plan.settings.kv_cache_bytes, max(map(plan.tokens, plan.program.sites)) * plan.bytes_per_token
     if room and room < needed:
         raise SettingsError(
             f"--kv-cache-size is {_mib(room)} and one arm needs {_mib(needed)}; raise it, or ask for shorter --lengths."
@@ -190,7 +232,7 @@ def check_space(plan: KeyPlan, shared: Path) -> None:
     pool = plan.adapter.abilities.pool_bytes
     if not pool:
         return
-    needed = sum(plan.lengths.lengths) * plan.bytes_per_token
+    needed = sum(text.tokens for text in plan.program.texts) * plan.bytes_per_token
     if pool < needed:
         raise SettingsError(
             f"the pool is {_mib(pool)} and one cell stores up to {_mib(needed)}; raise --pool-size, or ask for shorter "
@@ -204,12 +246,12 @@ def check_space(plan: KeyPlan, shared: Path) -> None:
         )
 
 
-def check_room(plan: KeyPlan, effective: Mapping[str, object]) -> None:
+def check_room(plan: KeyPlan, site: Site, effective: Mapping[str, object]) -> None:
     """The same once an engine is there: it may have given itself another cache than was asked for."""
-    blocks = effective.get("num_blocks")
-    if isinstance(blocks, int) and blocks * plan.block_size < plan.tokens:
+    blocks, needed = effective.get("num_blocks"), plan.tokens(site)
+    if isinstance(blocks, int) and blocks * plan.block_size < needed:
         raise SettingsError(
-            f"the KV cache holds {blocks * plan.block_size} tokens and an arm needs {plan.tokens}; "
+            f"the KV cache holds {blocks * plan.block_size} tokens and an arm needs {needed}; "
             "raise --kv-cache-size, or ask for shorter --lengths."
         )
 

@@ -288,10 +288,19 @@ def check(program: Program) -> None:
     for index, text in enumerate(program.texts):
         _check_text(program, index, text)
     sent: set[Where] = set()
+    broken: set[tuple[str, str, str]] = set()
     for step in program.flat:
-        name = getattr(step, "site", None)
+        _check_nemesis(step, broken)
+        engine = isinstance(step, Break) and step.what == "engine"
+        name = step.target if engine else getattr(step, "site", None)
         if name is not None and name not in sites:
             raise ValueError(f"there is no site {name}")
+        if (engine or isinstance(step, Stop)) and program.lent(program.site(name)):
+            raise ValueError(f"{name} is lent: only who starts it may end it")
+        if isinstance(step, Empty) and not any(
+            program.site(name).store == step.store and site.running for name, site in sites.items()
+        ):
+            raise ValueError(f"nobody runs who could empty {step.store}")
         site = sites.get(name)
         if site is not None and site.running is isinstance(step, Start):
             raise ValueError(f"{name} is started twice" if site.running else f"{name} does not run")
@@ -316,6 +325,17 @@ class _Site:
     running: bool = False
     overwritten: bool = False
     warm: set[int] = field(default_factory=set)
+
+
+def _check_nemesis(step: Step, broken: set[tuple[str, str, str]]) -> None:
+    """``broken``: so far, by words; an engine that is killed stays so until it is stopped."""
+    if isinstance(step, (Break, Mend)):
+        words = (step.what, step.how, step.target)
+        if (words in broken) is isinstance(step, Break):
+            raise ValueError(f"{' '.join(words)}: {'broken twice' if words in broken else 'nothing to mend'}")
+        broken ^= {words}
+    elif isinstance(step, Stop):
+        broken -= {words for words in broken if words[0] == "engine" and words[2] == step.site}
 
 
 def _check_text(program: Program, index: int, text: Text) -> None:

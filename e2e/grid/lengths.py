@@ -6,7 +6,7 @@ computes the last token: (n - 1) // block * block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from math import gcd
@@ -16,14 +16,6 @@ from e2e.base.errors import SettingsError
 
 #: Without aligned steps, default lengths lie about this far apart.
 _SPACING = 512
-
-
-@dataclass(frozen=True)
-class Served:
-    """Tokens of one prompt that come from vLLM's own prefix cache and from the connector."""
-
-    local: int
-    external: int
 
 
 @dataclass(frozen=True)
@@ -46,18 +38,6 @@ class Solution:
 def local_hit(tokens: int, block_size: int) -> int:
     """Tokens that vLLM's prefix cache serves of a prompt that it has just computed."""
     return max(tokens - 1, 0) // block_size * block_size
-
-
-def predict(rule: HitRule, tokens: int, block_size: int) -> Mapping[str, Served]:
-    """What each arm of a prompt of this length must be served."""
-    local = local_hit(tokens, block_size)
-    external = Served(0, rule.external(tokens))
-    return {
-        "cold": Served(0, 0),
-        "local": Served(local, rule.external(tokens, local)),
-        "external": external,
-        "external_again": external,
-    }
 
 
 def solve(

@@ -16,6 +16,7 @@ _ENDS = {
     "cell.end": ("cell.begin", ("cell", "engine", "attempt")),
     "baseline.end": ("baseline.begin", ("engine", "engine_key", "attempt")),
     "arm.end": ("arm.begin", ("engine", "cell", "arm")),
+    "nemesis.end": ("nemesis.begin", ("cell", "what", "how", "target")),
     "request.done": ("request.sent", ("request",)),
     "request.failed": ("request.sent", ("request",)),
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from e2e.base.errors import UsageError
 from e2e.base.event import Event
+from e2e.base.program import program_of
 
 
 def next_attempt(events: Iterable[Event]) -> int:
@@ -13,18 +14,27 @@ def next_attempt(events: Iterable[Event]) -> int:
     return max((int(event["attempt"]) for event in events if event.kind == "run.begin"), default=0) + 1
 
 
-def finished(events: Sequence[Event], *, baseline: bool = True) -> frozenset[str]:
-    """Ids of the cells that need not run again: ended in some attempt.
-
-    With ``baseline`` (all but attached runs) the baseline engine of the cell's engine key must have ended in the same
-    attempt as well: another attempt has another nonce, so its baseline answers other prompts.
-    """
-    engine_keys = {(e["cell"], e["attempt"]): e["engine_key"] for e in events if e.kind == "plan.cell"}
+def finished(events: Sequence[Event]) -> frozenset[str]:
+    """Ids of the cells that need not run again: ended in some attempt, and with it, where its program is lent a plain
+    engine, what that was sent for its engine key: another attempt has another nonce, so its answers are to other
+    prompts."""
+    plans = {(e["cell"], e["attempt"]): e for e in events if e.kind == "plan.cell"}
     baselines = {(e["engine_key"], e["attempt"]) for e in events if e.kind == "baseline.end"}
-    ended = {(e["cell"], e["attempt"]) for e in events if e.kind == "cell.end"}
+    ended = ((e["cell"], e["attempt"]) for e in events if e.kind == "cell.end")
     return frozenset(
-        str(cell) for cell, attempt in ended if not baseline or (engine_keys.get((cell, attempt)), attempt) in baselines
+        str(cell)
+        for cell, attempt in ended
+        if (plan := plans.get((cell, attempt)))
+        and (not _is_lent_a_plain_one(plan) or (plan["engine_key"], attempt) in baselines)
     )
+
+
+def _is_lent_a_plain_one(plan: Event) -> bool:
+    """A recording from before there were programs holds reruns only."""
+    try:
+        return bool(program_of(plan["program"]).shared)
+    except (KeyError, ValueError):
+        return bool(plan["baseline"])
 
 
 def settings_of(events: Iterable[Event]) -> Mapping[str, object]:

@@ -4,85 +4,109 @@ from __future__ import annotations
 
 import threading
 import uuid
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
-from e2e.base.errors import EngineAnswer, EngineError
-from e2e.base.event import ARMS, Record
+from e2e.base.errors import EngineAnswer, EngineError, EngineTimeout
+from e2e.base.event import Record
+from e2e.base.program import Hit, Text
 from e2e.replay.client import EngineClient
 from e2e.replay.prompts import Encode, Prompt, build_prompts, least_length
 from e2e.replay.stream import Completion
 
+#: What ``request.failed`` calls it when the client went away as it was told.
+GONE = "ClientGone"
 #: Output tokens of a warm-up answer: enough for the shapes of a decode step.
 _WARM_TOKENS = 4
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sending:
+    """How one Send goes out. ``cell`` None: it belongs to every cell of the engine key. ``params``: the cell's
+    kv_transfer_params. ``salt``: equal for what may share KV. ``limit_s``: for one request. ``gone_s``: the client goes
+    away after so many seconds, None: it waits for its answers. ``forgiving``: a request that fails ends nothing, since
+    something was broken on purpose."""
+
+    engine: str
+    cell: str | None
+    arm: str
+    params: Mapping[str, object] | None
+    salt: str | None
+    at_once: int = 1
+    limit_s: float = 120.0
+    max_tokens: int = 8
+    gone_s: float | None = None
+    forgiving: bool = False
+
+    @property
+    def place(self) -> dict[str, object]:
+        return {"engine": self.engine, "cell": self.cell, "arm": self.arm}
+
+
 def run_arm(
-    client: EngineClient,
-    *,
-    engine: str,
-    cell: str | None,
-    arm: str,
-    prompts: Sequence[Prompt],
-    predictions: Sequence[tuple[int, int]],
-    params: Mapping[str, object] | None,
-    salt: str | None,
-    record: Record,
-    concurrency: int = 1,
-    limit_s: float = 120.0,
-    max_tokens: int = 8,
-) -> list[Completion]:
-    """Sends every prompt once and returns the answers in their order.
+    client: EngineClient, how: Sending, *, prompts: Sequence[Prompt], hits: Sequence[Hit], record: Record
+) -> list[Completion | None]:
+    """Sends every prompt once and returns the answers in their order, None for a request that failed as it might.
 
-    ``cell`` is None for the baseline engine. ``predictions``: (local, external) tokens per prompt. ``params``: the
-    cell's kv_transfer_params. ``salt``: equal for the arms of one cell, new for every cell. ``limit_s`` is for one
-    request. The first EngineError ends the arm: requests on their way are waited for, no further one is sent, there is
-    no arm.end.
+    ``hits``: what each is to be served. The first EngineError ends the arm: requests on their way are waited for, no
+    further one is sent, there is no arm.end.
     """
-    if arm not in ARMS or (cell is None and arm not in ARMS[:2]):
-        raise ValueError(f"{'the baseline' if cell is None else 'a cell'} has no arm {arm!r}")
-    if len(predictions) != len(prompts):
-        raise ValueError(f"{len(prompts)} prompts, but {len(predictions)} predictions")
-    place = {"engine": engine, "cell": cell, "arm": arm}
+    if len(hits) != len(prompts):
+        raise ValueError(f"{len(prompts)} prompts, but {len(hits)} predictions")
+    left: list[str] = []
 
-    def send(prompt: Prompt, prediction: tuple[int, int]) -> Completion:
-        request = f"{engine}.{cell or 'baseline'}.{arm}.{prompt.index}.{uuid.uuid4().hex[:8]}"
-        local, external = prediction
+    def send(prompt: Prompt, hit: Hit) -> Completion | None:
+        request = f"{how.engine}.{how.cell or 'baseline'}.{how.arm}.{prompt.index}.{uuid.uuid4().hex[:8]}"
+        _expect(how, prompt, hit, record)
         record(
-            "expect.hit",
-            **place, prompt=prompt.index, tokens=len(prompt), local=local, external=external, digest=prompt.digest,
+            "request.sent", request=request, **how.place, prompt=prompt.index, params=how.params, salt=how.salt
         )  # fmt: skip
-        record("request.sent", request=request, **place, prompt=prompt.index, params=params, salt=salt)
         try:
             answer = client.complete(
                 prompt.token_ids,
                 request_id=request,
-                max_tokens=max_tokens,
-                cache_salt=salt,
-                kv_transfer_params=dict(params) if params is not None else None,
-                limit_s=limit_s,
+                max_tokens=how.max_tokens,
+                cache_salt=how.salt,
+                kv_transfer_params=dict(how.params) if how.params is not None else None,
+                limit_s=how.limit_s if how.gone_s is None else how.gone_s,
             )
         except EngineError as error:
+            gone = how.gone_s is not None and isinstance(error, EngineTimeout)
+            left.extend([request] if gone else [])
+            told = GONE if gone else type(error).__name__
             status = getattr(error, "status", None)
-            record("request.failed", request=request, error=type(error).__name__, message=str(error), status=status)
+            record("request.failed", request=request, error=told, message=str(error), status=status)
             error.recorded = True
+            if gone or how.forgiving:
+                return None
             raise
         # prompt_tokens equals what was sent, else the client would have raised
         done = {key: value for key, value in asdict(answer).items() if key != "prompt_tokens"}
         record("request.done", request=request, **done)
         return answer
 
-    record("arm.begin", **place)
-    if concurrency == 1:
-        answers = [send(*job) for job in zip(prompts, predictions, strict=True)]
-    else:
-        answers = _at_once(send, list(zip(prompts, predictions, strict=True)), concurrency)
-    record("arm.end", **place)
+    record("arm.begin", **how.place)
+    jobs = list(zip(prompts, hits, strict=True))
+    answers = [send(*job) for job in jobs] if how.at_once == 1 else _at_once(send, jobs, how.at_once)
+    if how.gone_s is not None:
+        record("step.seen", **how.place, what="gone", count=len(left))
+    record("arm.end", **how.place)
     return answers
 
 
-def _at_once(send: Callable[..., Completion], jobs: Sequence[tuple], concurrency: int) -> list[Completion]:
+def _expect(how: Sending, prompt: Prompt, hit: Hit, record: Record) -> None:
+    least = {"least_local": hit.local.least, "least_external": hit.external.least}
+    loose = hit.local.least < hit.local.most or hit.external.least < hit.external.most
+    record(
+        "expect.hit",
+        **how.place, prompt=prompt.index, tokens=len(prompt), local=hit.local.most, external=hit.external.most,
+        digest=prompt.digest, **(least if loose else {}),
+    )  # fmt: skip
+
+
+def _at_once(send: Callable[..., Completion | None], jobs: Sequence[tuple], number: int) -> list[Completion | None]:
     failed = threading.Event()
 
     def run(job: tuple) -> Completion | None:
@@ -94,7 +118,7 @@ def _at_once(send: Callable[..., Completion], jobs: Sequence[tuple], concurrency
             failed.set()
             raise
 
-    threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="replay")
+    threads = ThreadPoolExecutor(max_workers=number, thread_name_prefix="replay")
     try:
         futures = [threads.submit(run, job) for job in jobs]
         wait(futures)
@@ -106,38 +130,33 @@ def _at_once(send: Callable[..., Completion], jobs: Sequence[tuple], concurrency
     return [future.result() for future in futures]
 
 
-def between_arms(
-    client: EngineClient,
-    *,
-    engine: str,
-    cell: str | None,
-    arm: str,
-    record: Record,
-    seed: int,
-    limit_s: float = 30.0,
-    at_work: Callable[[], int] = lambda: 0,
-) -> None:
-    """Before an external ``arm``: empties vLLM's own prefix cache, then writes random values over all blocks, so that a
-    load which writes nothing can't find the right bytes still lying there.
-
-    Nothing is overwritten after a refused reset, nor while the engine is ``at_work`` on so many requests: some block is
-    in use, by a store in flight or by somebody else, and the rig must not spoil what it judges. vLLM up to 0.25 does
-    not tell whether it did reset; what the arm was served then does. An engine that can do neither (no dev mode, no
-    worker extension) is recorded with ok false; a dead one raises.
-    """
-    place = {"engine": engine, "cell": cell, "arm": arm}
+def forget(client: EngineClient, *, place: Mapping[str, object], record: Record, limit_s: float = 30.0) -> bool:
+    """Empties vLLM's own prefix cache. False when that was refused: some block is in use, by a store in flight or by
+    somebody else. vLLM up to 0.25 does not tell whether it did; what the next Send was served then does. An engine
+    that can't (no dev mode) is recorded with ok false; a dead one raises."""
     try:
         ok, tries = client.reset_prefix_cache(limit_s)
     except EngineAnswer as error:
-        record("note", text=str(error), engine=engine)
+        record("note", text=str(error), engine=place["engine"])
         ok, tries = False, 1
     record("reset.local", **place, ok=ok, tries=tries)
-    blocks = None
-    if ok is not False:
+    return ok is not False
+
+
+def scribble(
+    client: EngineClient, *, place: Mapping[str, object], record: Record, free: bool, at_work: Callable[[], int],
+    limit_s: float = 30.0,
+) -> None:  # fmt: skip
+    """Writes random values over all blocks, so that a load which writes nothing can't find the right bytes still lying
+    there. Not unless blocks are ``free`` (the reset was not refused) nor while the engine is ``at_work`` on so many
+    requests: the rig must not spoil what it judges. Without the worker extension it is recorded with ok false."""
+    seed, blocks = zlib.crc32("/".join(map(str, place.values())).encode()), None
+    if free:
         if busy := at_work():
-            record("note", text=f"Blocks were not overwritten: {busy} requests of others are at work.", engine=engine)
+            text = f"Blocks were not overwritten: {busy} requests of others are at work."
+            record("note", text=text, engine=place["engine"])
         else:
-            blocks = _overwrite(client, engine=engine, record=record, seed=seed, limit_s=limit_s)
+            blocks = _overwrite(client, engine=str(place["engine"]), record=record, seed=seed, limit_s=limit_s)
     record("overwrite.free", **place, ok=blocks is not None, blocks=blocks or 0, seed=seed)
 
 
@@ -156,7 +175,7 @@ def warm_up_prompt(documents: Sequence[str], encode: Encode, *, step: int | None
     """A prompt a little longer than one prefill step of ``step`` tokens, so that a full and a last step get warm; never
     longer than the ``longest`` that is replayed, for which the engine was made."""
     length = min((step or 0) + least_length(encode), longest)
-    return build_prompts(documents, encode, lengths=[length], nonce=f"{nonce}/warm-up")[0]
+    return build_prompts(documents, encode, texts=[Text(length)], nonce=f"{nonce}/warm-up")[0]
 
 
 def warm_up(client: EngineClient, prompt: Prompt, *, limit_s: float = 300.0) -> None:

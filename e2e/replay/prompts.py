@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from random import Random
 from textwrap import wrap
 
 from e2e.base.errors import SettingsError
+from e2e.base.program import Text
 from e2e.regular import read_text
 
 #: Text -> token ids without special tokens. ``folder_tokenizer`` makes one; ``EngineClient.tokenize`` is one.
@@ -97,31 +98,51 @@ def folder_tokenizer(model: Path) -> Encode:
     return encode
 
 
-def build_prompts(documents: Sequence[str], encode: Encode, *, lengths: Sequence[int], nonce: str) -> list[Prompt]:
-    """One prompt per entry of ``lengths`` (tokens, exact). Equal arguments give equal prompts.
+def build_prompts(documents: Sequence[str], encode: Encode, *, texts: Sequence[Text], nonce: str) -> list[Prompt]:
+    """One prompt per text, of its exact length in tokens. Equal arguments give equal prompts.
 
     ``nonce`` must be new for every run, attempt and engine key; then no prompt was ever seen by any store, and already
-    the first token differs between the prompts of one list. Prompt i starts with document i, counted in rotation, runs
-    on into the following ones and then into shuffled passages of all. SettingsError for a length that can't hold nonce,
-    secret and question, and for documents that have too few different tokens.
+    the first token differs between the prompts of one list, but where one shares the first tokens of another. What
+    follows these begins with a nonce too. Prompt i starts with document i, counted in rotation, runs on into the
+    following ones and then into shuffled passages of all. SettingsError for a length that can't hold nonce, secret and
+    question, and for documents that have too few different tokens.
     """
-    texts = [encode(text + "\n\n") for text in documents]
-    pool = sorted({token for text in texts for token in text})
-    if len(pool) < max(_LEAST_POOL, len(lengths)):
+    encoded = [encode(text + "\n\n") for text in documents]
+    pool = sorted({token for tokens in encoded for token in tokens})
+    if len(pool) < max(_LEAST_POOL, len(texts)):
         raise SettingsError(
-            f"The prompt files hold {len(pool)} different tokens, but {max(_LEAST_POOL, len(lengths))} are needed;"
+            f"The prompt files hold {len(pool)} different tokens, but {max(_LEAST_POOL, len(texts))} are needed;"
             " give more or longer files."
         )
     seed = _number(nonce)
     question = encode(_ASK)
-    prompts = []
-    for index, length in enumerate(lengths):
+    prompts: list[Prompt] = []
+    for index, text in enumerate(texts):
         secret = str(100_000 + (seed + index * 7919) % _SECRETS)  # 7919 is prime to 900,000: no secret twice
-        body = _body(texts, start=index, tokens=length)
-        body += _passages(documents, encode, name=f"{seed}/{index}", tokens=length - len(body))
-        token_ids = _join(_nonce_tokens(pool, seed, index), body, encode(_TELL.format(secret=secret)), question, length)
+        front = prompts[text.like].token_ids[: text.shared] if text.like is not None else ()
+        own, room = _nonce_tokens(pool, seed, index), text.tokens - len(front)
+        if front and prompts[text.like].token_ids[len(front) :][:1] == (own[0],):
+            own[0] = pool[(seed + index + 1) % len(pool)]  # no token more is shared than was asked for
+        tell = encode(_TELL.format(secret=secret))
+        if front and room < len(own) + len(tell) + len(question):  # a short end holds a nonce at most
+            token_ids = (*front, *own[:room], *_drawn(pool, seed, index, room - len(own)))
+        else:
+            body = _body(encoded, start=index, tokens=room)
+            body += _passages(documents, encode, name=f"{seed}/{index}", tokens=room - len(body))
+            token_ids = (*front, *_join(own, body, tell, question, room))
         prompts.append(Prompt(token_ids=token_ids, secret=secret, index=index))
     return prompts
+
+
+def going_on(first: Prompt, then: Prompt, *, shared: int, answer: Sequence[int]) -> Prompt:
+    """``first`` up to ``shared`` tokens, the answer to it, and the end of ``then``, which is as long as the whole and
+    begins in the same way. ValueError when nothing of it is left."""
+    at = shared + len(answer)
+    if at >= len(then):
+        raise ValueError(
+            f"a prompt of {len(then)} tokens can't hold {shared} tokens, an answer of {len(answer)} and more"
+        )
+    return replace(then, token_ids=(*first.token_ids[:shared], *answer, *then.token_ids[at:]))
 
 
 def least_length(encode: Encode) -> int:
@@ -165,8 +186,11 @@ def _passages(documents: Sequence[str], encode: Encode, *, name: str, tokens: in
 
 def _nonce_tokens(pool: Sequence[int], seed: int, index: int) -> list[int]:
     """The first token walks through the pool, so that no two prompts of a list share it; the others are drawn."""
-    drawn = [pool[_number(f"{seed}/{index}/{place}") % len(pool)] for place in range(1, NONCE_TOKENS)]
-    return [pool[(seed + index) % len(pool)], *drawn]
+    return [pool[(seed + index) % len(pool)], *_drawn(pool, seed, index, NONCE_TOKENS - 1)]
+
+
+def _drawn(pool: Sequence[int], seed: int, index: int, tokens: int) -> list[int]:
+    return [pool[_number(f"{seed}/{index}/{place}") % len(pool)] for place in range(1, tokens + 1)]
 
 
 def _number(text: str) -> int:

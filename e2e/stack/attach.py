@@ -169,6 +169,9 @@ class AttachedEngine:
     def log_tail(self) -> str:
         return ""
 
+    def kill(self) -> None:
+        """Not ours to kill: a program that kills starts its engines itself, and none does where we attach."""
+
     def stop(self, limit_s: float = 0.0) -> None:
         if not self._stopped:
             self._stopped = True

@@ -168,6 +168,10 @@ class ContainerEngine(LoggedEngine):
             return self.cause() or "its container, or the Docker engine, is gone"
         return self.cause() or f"it ended with exit code {state.get('ExitCode')} and said nothing"
 
+    def kill(self) -> None:
+        with contextlib.suppress(*DOCKER_ERRORS):
+            self._container.kill()
+
     def stop(self, limit_s: float = 20.0) -> None:
         if self._stopped:
             return

@@ -45,6 +45,9 @@ class Engine(Protocol):
     def stop(self, limit_s: float = 20.0) -> None:
         """Ends the engine and all that it started, within about twice the limit. Never raises, may be called again."""
 
+    def kill(self) -> None:
+        """SIGKILL to it and all that it started; ``stop`` then tidies up. Never raises."""
+
     def __enter__(self) -> Engine: ...
 
     def __exit__(self, *exc: object) -> None: ...

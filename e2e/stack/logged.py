@@ -30,6 +30,7 @@ class LoggedEngine:
 
     def _announce(self, argv: list[str], *, launcher: str, attempt: int, **about: object) -> None:
         """Records ``engine.start``, before anything is started."""
+        about |= {"cell": self.spec.cell} if self.spec.cell else {}
         self._record(
             "engine.start", engine=self.name, engine_key=self.spec.engine_key, role=self.spec.role, attempt=attempt,
             argv=argv, env=self.spec.settings_env(), launcher=launcher, log=str(self.log_path), **about,

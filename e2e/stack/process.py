@@ -172,6 +172,9 @@ class ProcessEngine(LoggedEngine):
             return f"port {self.port} on {HOST} was taken by another process between choice and use, twice"
         return self.cause() or f"it ended with {self._child.ended_with()} and said nothing"
 
+    def kill(self) -> None:
+        self._child.kill()
+
     def stop(self, limit_s: float = 20.0) -> None:
         if self._stopped:
             return

@@ -25,15 +25,16 @@ UNSET = ("VLLM_CPU_KVCACHE_SPACE", "PYTORCH_CUDA_ALLOC_CONF", "VLLM_KV_CACHE_LAY
 class EngineSpec:
     """One engine. ``None`` leaves vLLM's default; lengths in tokens, memory in bytes.
 
-    ``name``: one engine start, unique in a recording. ``role``: "connector" or "baseline". ``attention``: "strided"
-    is the rig's own CPU backend, "stock" or None what vLLM picks, anything else a value of ``--attention-backend``.
-    ``env`` is set last and wins.
+    ``name``: one engine start, unique in a recording. ``role``: the name of its site. ``cell``: whose alone it is.
+    ``attention``: "strided" is the rig's own CPU backend, "stock" or None what vLLM picks, anything else a value of
+    ``--attention-backend``. ``env`` is set last and wins.
     """
 
     name: str
     engine_key: str
     role: str
     model: str
+    cell: str | None = None
     device: str = "cpu"
     layout: str | None = None
     block_size: int | None = None
@@ -49,12 +50,8 @@ class EngineSpec:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.role not in ("connector", "baseline"):
-            raise ValueError(f"role {self.role!r} is neither connector nor baseline")
         if self.device not in ("cpu", "cuda"):
             raise ValueError(f"device {self.device!r} is neither cpu nor cuda")
-        if (self.connector is None) != (self.role == "baseline"):
-            raise ValueError(f"engine {self.name}: a connector engine has a connector, a baseline engine has none")
 
     def argv(self, port: int, *, python: str = "python", host: str = "127.0.0.1") -> list[str]:
         """The whole command. ``vllm serve`` is no choice: the CPU distribution's command fails on its own version."""

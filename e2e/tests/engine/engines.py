@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.base.event import Event
+from e2e.base.program import Text
 from e2e.replay.client import EngineClient
 from e2e.replay.prompts import build_prompts, folder_tokenizer, read_documents
 from e2e.stack.ledger import Ledger
@@ -22,7 +23,8 @@ PROMPTS = Path(__file__).resolve().parents[2] / "prompts"
 
 def prompts(lengths: list[int]) -> list[list[int]]:
     encode = folder_tokenizer(Path(prepare_model("smollm2")))
-    built = build_prompts(read_documents(PROMPTS.glob("*.txt")), encode, lengths=lengths, nonce=uuid.uuid4().hex)
+    texts = [*map(Text, lengths)]
+    built = build_prompts(read_documents(PROMPTS.glob("*.txt")), encode, texts=texts, nonce=uuid.uuid4().hex)
     return [list(prompt.token_ids) for prompt in built]
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import io
 import sys
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from fake import FakeWorld
 
 from e2e import gain
 from e2e.base.errors import EngineTimeout, SettingsError
 from e2e.connectors.embedded import Embedded
 from e2e.connectors.example import Example
 from e2e.connectors.offloading import Offloading
-from e2e.flow import Flow, Name
 from e2e.gain import ORDERS, AxisGain, SpecGain, Wanted
 from e2e.material import Material
+from e2e.play.player import Player
+from e2e.play.timed import Branch
 from e2e.recording.journal import Journal, read
 from e2e.report.progress import Progress
 from e2e.settings.settings import Settings
@@ -42,43 +42,28 @@ def specs(**settings):
     return SpecGain(about, Settings(attention="strided", **settings), {"a": Embedded(), "b": Embedded()}, MADE_OF)
 
 
-class Played(Flow):
-    """Engines that are always there; arms of ``fails`` (engine key or cell) raise."""
+class Tokens(dict):
+    """Every word of a text is a token, by its number."""
 
-    @contextmanager
-    def _engine(self, plan, role):
-        self.started += 1
-        name = f"{plan.key}.{role}.{self.started}"
-        with self.progress.step("start", f"starting {role} engine {plan.key}"):
-            self.record(
-                "engine.start", engine=name, engine_key=plan.key, role=role, attempt=1, argv=[], launcher="none",
-                log="",
-            )  # fmt: skip
-        self.ran.append(name)
-        yield SimpleNamespace(name=name, engine=SimpleNamespace(name=name))
-
-    def _arms(self, plan, live, cell, names):
-        if (cell.id if cell else plan.key) in self.fails:
-            raise EngineTimeout("it hangs")
-
-    def _forget(self, live):
-        pass
+    def __missing__(self, word):
+        self[word] = len(self)
+        return self[word]
 
 
 def ran(folder: Path, comparison, monkeypatch, *, fails=()):
-    for kind, name in ((AxisGain, "_branch"), (SpecGain, "_turn")):
-        monkeypatch.setattr(kind, name, lambda *args, **more: None)
-    monkeypatch.setattr(gain._Gain, "prompts", lambda *args: {})
+    """``fails``: engine keys whose plain engine hangs. What is measured is not: no engine is there."""
+    tokens = Tokens()
+    texts = (" ".join(f"w{number}" for number in range(3000)),)
+    made_of = replace(MADE_OF, texts=texts, encode=lambda text: [tokens[word] for word in text.split()])
+    monkeypatch.setattr(comparison, "made_of", made_of)
+    monkeypatch.setattr(Branch, "play", lambda self, engine, record: None)
     stream = io.StringIO()
     with Journal(folder / "recording.jsonl") as journal, Progress(stream, comparison.steps) as progress:
-        standing, name, engines = Standing(journal.record, directory=folder), Name.new(), []
-        flows = {
-            side: Played(comparison.settings, adapter, MADE_OF, standing, progress, name, None, None)
-            for side, adapter in comparison.adapters.items()
-        }
-        for flow in flows.values():
-            flow.ran, flow.fails = engines, fails
-        comparison.run(flows)
+        standing = Standing(journal.record, directory=folder)
+        world = FakeWorld(standing.record, {("send", key, "cold"): EngineTimeout("it hangs") for key in fails})
+        world.run_id = "r"
+        comparison.run(Player(world, standing, progress, 1, progress.say), "r")
+    engines = [what[1] for what in world.did if what[0] == "start" and what[1] != "store"]
     return engines, stream.getvalue().splitlines(), read(folder / "recording.jsonl")
 
 

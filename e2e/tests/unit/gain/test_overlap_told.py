@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from e2e.gain import record_overlap
+from e2e.play.timed import record_overlap
 from e2e.replay.paired import timed_cell
 
 
 def told(*rows):
     events = []
-    live = SimpleNamespace(name="e", evidence=SimpleNamespace(loads=lambda: list(rows)))
-    record_overlap(lambda kind, **data: events.append((kind, data)), live, "HND")
+    engine = SimpleNamespace(name="e", evidence=SimpleNamespace(loads=lambda: list(rows)))
+    record_overlap(lambda kind, **data: events.append((kind, data)), engine, "HND")
     return events
 
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from e2e.base.connector import HitRule
 from e2e.base.errors import SettingsError
-from e2e.grid.lengths import Served, local_hit, predict, solve
+from e2e.grid.lengths import local_hit, solve
 
 
 def test_chunked_connector_is_aligned_at_three_lengths_over_a_block():
@@ -56,14 +56,6 @@ def test_rule_that_no_length_fits_says_so_and_still_gives_lengths():
 def test_lengths_that_cannot_be_are_refused(wished, longest, sentence):
     with pytest.raises(SettingsError, match=sentence):
         solve(HitRule(256, 1), 512, 16, wished, longest=longest)
-
-
-def test_prediction_by_arm():
-    rule = HitRule(256, 1)
-    assert predict(rule, 513, 16) == {
-        "cold": Served(0, 0), "local": Served(512, 0), "external": Served(0, 512), "external_again": Served(0, 512),
-    }  # fmt: skip
-    assert predict(HitRule(1, 1), 20, 16)["local"] == Served(16, 3)
 
 
 blocks = st.sampled_from([1, 8, 16, 32, 128])

@@ -2,6 +2,7 @@ import pytest
 
 from e2e.base.errors import UsageError
 from e2e.base.event import REQUIRED, SCHEMA, Event
+from e2e.base.program import Cold, Program, Send, Site, Start, Stop, Text, plainly
 from e2e.recording.resume import check_same, finished, next_attempt, settings_of
 
 
@@ -13,9 +14,9 @@ def begin(attempt, **settings):
     )  # fmt: skip
 
 
-def plan(cell, attempt, key="HND"):
+def plan(cell, attempt, key="HND", **about):
     rest = dict.fromkeys(REQUIRED["plan.cell"])
-    return Event("plan.cell", rest | {"cell": cell, "attempt": attempt, "engine_key": key})
+    return Event("plan.cell", rest | {"cell": cell, "attempt": attempt, "engine_key": key, "baseline": True, **about})
 
 
 def cell_end(cell, attempt):
@@ -39,7 +40,16 @@ def test_cell_is_finished_when_it_and_its_baseline_ended_in_one_attempt():
 def test_baseline_of_another_attempt_or_key_does_not_count():
     events = [begin(1), plan("a", 1), plan("b", 1, key="NHD"), cell_end("a", 1), cell_end("b", 1)]
     assert finished([*events, baseline_end(2), baseline_end(1, key="NHD")]) == {"b"}
-    assert finished(events, baseline=False) == {"a", "b"}
+
+
+def test_an_attached_cell_or_one_that_starts_its_own_engines_waits_for_no_baseline():
+    send = Send("cold", "plain", (0,), (Cold(),))
+    plain = Site("plain", connector=False)
+    alone = Program((plain,), (Text(9),), (Start("plain"), send, Stop("plain")))
+    lent = Program((plain,), (Text(9),), (send,))
+    told = {"a": {"baseline": False}, "b": {"program": plainly(alone)}, "c": {"program": plainly(lent)}}
+    events = [event for cell, about in told.items() for event in (plan(cell, 1, **about), cell_end(cell, 1))]
+    assert finished(events) == {"a", "b"}
 
 
 def test_cell_finished_once_stays_finished():

@@ -5,9 +5,10 @@ import time
 
 import pytest
 
-from e2e.base.errors import EngineAnswer, EngineCrashed, Stopped
+from e2e.base.errors import EngineAnswer, EngineCrashed, EngineTimeout, Stopped
 from e2e.base.event import Event
-from e2e.replay.arms import between_arms, run_arm, warm_up, warm_up_prompt
+from e2e.base.program import Hit, Span
+from e2e.replay.arms import Sending, forget, run_arm, scribble, warm_up, warm_up_prompt
 from e2e.replay.prompts import Prompt
 from e2e.replay.stream import Completion
 
@@ -60,12 +61,18 @@ class Client:
         return ANSWER
 
 
-def run(client, journal, *, cell="NHD-chunkwise", arm="external", **options):
-    options = {"params": {"placement": "kernel"}, "salt": "s", "prompts": PROMPTS} | options
-    predictions = [(0, 16)] * len(PROMPTS)
-    return run_arm(
-        client, engine="NHD.connector.1", cell=cell, arm=arm, predictions=predictions, record=journal, **options
-    )
+HIT = Hit(Span(0, 0), Span(16, 16))
+PLACE = {"engine": "e", "cell": "c", "arm": "external"}
+
+
+def run(client, journal, *, hits=(HIT, HIT, HIT, HIT), **how):
+    how = {"params": {"placement": "kernel"}, "salt": "s", "cell": "NHD-chunkwise", "arm": "external"} | how
+    return run_arm(client, Sending(engine="NHD.connector.1", **how), prompts=PROMPTS, hits=hits, record=journal)
+
+
+def between(client, journal, *, at_work=lambda: 0):
+    free = forget(client, place=PLACE, record=journal)
+    scribble(client, place=PLACE, record=journal, free=free, at_work=at_work)
 
 
 def test_each_request_is_expected_then_sent_then_done():
@@ -89,7 +96,7 @@ def test_each_request_is_expected_then_sent_then_done():
 
 def test_several_at_once_keep_the_order_of_answers_and_of_each_requests_events():
     journal = Journal()
-    assert len(run(Client(journal), journal, concurrency=4)) == 4
+    assert len(run(Client(journal), journal, at_once=4)) == 4
     assert (journal.kinds[0], journal.kinds[-1]) == ("arm.begin", "arm.end")
     for sent in journal.of("request.sent"):
         kinds = [event.kind for event in journal.events if event.data.get("prompt") == sent["prompt"]]
@@ -97,15 +104,15 @@ def test_several_at_once_keep_the_order_of_answers_and_of_each_requests_events()
     assert {e["request"] for e in journal.of("request.done")} == {e["request"] for e in journal.of("request.sent")}
 
 
-@pytest.mark.parametrize("concurrency", [1, 2])
-def test_an_error_ends_the_arm(concurrency):
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_an_error_ends_the_arm(at_once):
     journal = Journal()
     client = Client(journal, failing=0, error=EngineAnswer("refused.", status=500))
     with pytest.raises(EngineAnswer):
-        run(client, journal, concurrency=concurrency)
+        run(client, journal, at_once=at_once)
     failed = journal.of("request.failed")
     assert [(e["error"], e["message"], e["status"]) for e in failed] == [("EngineAnswer", "refused.", 500)]
-    assert len(client.calls) <= concurrency
+    assert len(client.calls) <= at_once
     assert "arm.end" not in journal.kinds
     # whatever was sent has its end in the journal
     assert len(journal.of("request.sent")) == len(journal.of("request.done")) + len(failed)
@@ -128,7 +135,7 @@ def test_a_signal_waits_for_no_request_that_is_on_its_way():
     try:
         began_s = time.monotonic()
         with pytest.raises(Stopped):
-            run(client, journal, concurrency=2)
+            run(client, journal, at_once=2)
         assert time.monotonic() - began_s < 10
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -145,12 +152,40 @@ def test_a_crash_has_no_status():
     assert len(journal.of("request.done")) == 2
 
 
-@pytest.mark.parametrize("options", [{"arm": "warm"}, {"cell": None, "arm": "external"}, {"prompts": PROMPTS[:2]}])
-def test_impossible_arguments_raise(options):
+def test_every_prompt_has_its_prediction():
     journal = Journal()
     with pytest.raises(ValueError):
-        run(Client(journal), journal, **options)
+        run(Client(journal), journal, hits=[HIT])
     assert not journal.events
+
+
+def test_a_span_is_told_by_both_ends_and_a_number_by_one():
+    journal = Journal()
+    run(Client(journal), journal, hits=[HIT, Hit(Span(0, 16), Span(0, 8)), HIT, HIT])
+    exact, loose, *_ = journal.of("expect.hit")
+    assert "least_external" not in exact.data
+    assert (loose["least_local"], loose["local"], loose["least_external"], loose["external"]) == (0, 16, 0, 8)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_client_that_goes_away_ends_nothing_and_is_counted(at_once):
+    journal = Journal()
+    client = Client(journal, failing=1, error=EngineTimeout("it did not finish within 0.5 s"))
+    answers = run(client, journal, gone_s=0.5, at_once=at_once)
+    assert [answer is None for answer in answers] == [False, True, False, False]
+    assert [(e["error"], e["status"]) for e in journal.of("request.failed")] == [("ClientGone", None)]
+    assert [(e["what"], e["count"]) for e in journal.of("step.seen")] == [("gone", 1)]
+    assert {options["limit_s"] for _, options in client.calls} == {0.5}
+    assert journal.kinds[-1] == "arm.end"
+
+
+def test_what_fails_while_something_is_broken_is_told_and_ends_nothing():
+    journal = Journal()
+    answers = run(Client(journal, failing=1, error=EngineAnswer("no", status=500)), journal, forgiving=True)
+    assert answers.count(None) == 1
+    assert [e["error"] for e in journal.of("request.failed")] == ["EngineAnswer"]
+    assert journal.kinds[-1] == "arm.end"
+    assert not journal.of("step.seen")
 
 
 WORDS = [" ".join(f"w{number}" for number in range(900))]
@@ -190,19 +225,19 @@ NO_SUCH = EngineAnswer("no such method.", status=500)
         (Resetting(reset=(None, 4)), (None, 4), (True, 41)),
     ],
 )
-def test_between_arms_records_what_it_could_do(client, reset, overwritten):
+def test_forget_and_scribble_record_what_it_could_do(client, reset, overwritten):
     journal = Journal()
-    between_arms(client, engine="e", cell="c", arm="external", record=journal, seed=5)
+    between(client, journal)
     local, free = journal.of("reset.local")[0], journal.of("overwrite.free")[0]
     assert (local["ok"], local["tries"]) == reset
-    assert (free["ok"], free["blocks"], free["seed"]) == (*overwritten, 5)
-    assert client.seeds == [5]
+    assert (free["ok"], free["blocks"]) == overwritten
+    assert client.seeds == [free["seed"]]
 
 
 @pytest.mark.parametrize("reset", [(False, 9), EngineAnswer("no dev mode.", status=404)])
 def test_nothing_is_overwritten_while_blocks_may_be_in_use(reset):
     journal, client = Journal(), Resetting(reset=reset)
-    between_arms(client, engine="e", cell="c", arm="external", record=journal, seed=5)
+    between(client, journal)
     assert client.seeds == []
     assert journal.of("reset.local")[0]["ok"] is False
     assert journal.of("overwrite.free")[0]["ok"] is False
@@ -210,7 +245,7 @@ def test_nothing_is_overwritten_while_blocks_may_be_in_use(reset):
 
 def test_nothing_is_overwritten_while_somebody_elses_requests_run():
     journal, client = Journal(), Resetting(reset=(None, 4))
-    between_arms(client, engine="e", cell="c", arm="external", record=journal, seed=5, at_work=lambda: 2)
+    between(client, journal, at_work=lambda: 2)
     assert client.seeds == []
     assert journal.of("overwrite.free")[0]["ok"] is False
     assert "2 requests of others" in journal.of("note")[0]["text"]
@@ -220,11 +255,9 @@ def test_the_warm_up_never_outgrows_the_engine():
     assert len(warm_up_prompt(WORDS, encode, step=512, longest=513, nonce="n")) == 513
 
 
-def test_a_dead_engine_raises_between_arms():
+def test_a_dead_engine_raises_between_two_steps():
     with pytest.raises(EngineCrashed):
-        between_arms(
-            Resetting(overwrite=EngineCrashed("gone.")), engine="e", cell="c", arm="external", record=Journal(), seed=1
-        )
+        between(Resetting(overwrite=EngineCrashed("gone.")), Journal())
 
 
 def test_the_warm_up_is_longer_than_a_step_and_sent_twice_with_one_salt():

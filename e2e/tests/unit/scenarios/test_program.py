@@ -9,10 +9,13 @@ import pytest
 
 from e2e.base.connector import HitRule
 from e2e.base.program import (
+    Break,
     Cold,
+    Empty,
     Forget,
     Like,
     Loaded,
+    Mend,
     Program,
     Scribble,
     Send,
@@ -48,6 +51,11 @@ WRONG = {
     "not sent before": (Send("cold", "one", (0,), (Cold(), Like((("one", "warm"),)))),),
     "no claim looks at it": (COLD, Forget("one"), Scribble("one"), Send("again", "one", (0,), (Served(True),))),
     "overwritten before it": (COLD, Forget("one"), AGAIN),
+    "only who starts it": (Stop("one"),),
+    "broken twice": (Break("server", "kill", "a"), Break("server", "kill", "a")),
+    "nothing to mend": (Break("server", "kill", "a"), Mend("server", "kill", "b")),
+    "may end it": (Break("engine", "kill", "one"),),
+    "could empty pool": (Start("one"), Stop("one"), Empty("pool")),
     "is started twice": (Start("one"), Start("one")),
     "does not run": (Start("one"), Stop("one"), COLD),
 }
@@ -57,6 +65,28 @@ WRONG = {
 def test_what_could_not_be_judged_can_not_be_built(why):
     with pytest.raises(ValueError, match=why):
         one(*WRONG[why])
+
+
+TEXTS = {
+    "nothing that it names": (Text(9, shared=3),),
+    "does not stand before it": (Text(9, like=0, shared=3),),
+    "more tokens than there are": (Text(9), Text(20, like=0, shared=10)),
+    "answer that is not there": (Text(9), Text(20, like=0, shared=9, follows=("one", "none"))),
+}
+
+
+@pytest.mark.parametrize("why", TEXTS)
+def test_texts_that_can_not_be_made_can_not_be_sent(why):
+    send = Send("cold", "one", tuple(range(len(TEXTS[why]))), (Cold(),))
+    with pytest.raises(ValueError, match=why):
+        Program(ONE, TEXTS[why], (send,))
+
+
+def test_a_lent_plain_engine_has_nobodys_answer_but_its_own():
+    plain = Site("plain", connector=False)
+    texts = (Text(9), Text(20, like=0, shared=9, follows=("one", "cold")))
+    with pytest.raises(ValueError, match="played before the answer"):
+        Program((*ONE, plain), texts, (COLD, Send("next", "plain", (1,), (Cold(),))))
 
 
 def test_each_rerun_needs_blocks_that_were_overwritten_since():

@@ -1,0 +1,77 @@
+"""What a run is made of, settled before anything is written, so that what can't be had is refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from e2e.base.cell import Cell
+from e2e.base.connector import Adapter
+from e2e.base.errors import SettingsError, UsageError
+from e2e.base.kv_form import packed_kv
+from e2e.connectors.installed import installed
+from e2e.connectors.table import ADAPTERS, load
+from e2e.grid.axes import Value, axis
+from e2e.grid.cells import Grid, expand, in_scenarios
+from e2e.material import Material, material
+from e2e.plan import KeyPlan, plan, with_faults
+from e2e.report.progress import said_if_slow
+from e2e.settings.settings import Settings
+from e2e.settings.world import engine_environment, engine_python, shared_memory
+from e2e.stack.attach import Attached, look
+from e2e.stack.class_check import check_class
+
+
+def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
+    """What engines are made of, the connector, and the cells; an engine of somebody else is asked first."""
+    starts = settings.launcher == "process" and not settings.attach
+    python = engine_python(settings.engine_python) if starts else sys.executable
+    adapter = usable(settings.connector, settings, python=python)
+    found = attached(settings)
+    fixed = {**settings.axis_fixed, **(told_axes(found) if found else {})}
+    grid = expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=fixed).require_cells()
+    grid = in_scenarios(grid, settings.scenarios)
+    if settings.connector not in ADAPTERS and starts:
+        config = adapter.config(grid.cells[0], pool_dir="", block_size=16)
+        check_class(config, python=python, environ=engine_environment(python))
+    made_of = material(settings, python=python, attached=found)
+    if settings.self_test:
+        packed = settings.device == "cpu" or packed_kv(installed(python).vllm_version)
+        grid = with_faults(grid, plan_of("", grid.cells[:1], settings, adapter, made_of), packed=packed)
+    return made_of, adapter, grid
+
+
+def usable(name: str, settings: Settings, *, python: str) -> Adapter:
+    """The adapter of that name. SettingsError where it can't run here, or not with this attention backend; an engine of
+    somebody else runs already."""
+    adapter = load(name, pool_bytes=settings.pool_bytes, server=settings.connector_server, python=python)
+    about = {"device": settings.device}
+    why = adapter.missing(**about) or adapter.unfit(**about, attention=settings.attention)
+    if why and not settings.attach:
+        raise SettingsError(f"connector {adapter.name}: {why}")
+    return adapter
+
+
+def attached(settings: Settings) -> Attached | None:
+    if not settings.attach:
+        return None
+    key = settings.api_key.get_secret_value() if settings.api_key else None
+    with said_if_slow(f"asking {settings.attach} ..."):
+        return look(settings.attach, api_key=key)
+
+
+def told_axes(found: Attached) -> dict[str, Value]:
+    """Axes that an engine of somebody else has fixed, as its worker tells."""
+    try:
+        return {name: axis(name).parse(found.info[name]) for name in ("layout", "block_size") if name in found.info}
+    except SettingsError as error:
+        raise UsageError(f"the engine at {found.url} tells what the rig can't use: {error}") from error
+
+
+def plan_of(
+    key: str, cells: Sequence[Cell], settings: Settings, adapter: Adapter, made_of: Material, *, room: int = 0
+) -> KeyPlan:  # fmt: skip
+    return plan(
+        key, cells, settings=settings, adapter=adapter, model=made_of.facts, most_tokens=made_of.most_tokens,
+        shared=shared_memory(), room=room,
+    )  # fmt: skip

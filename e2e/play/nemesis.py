@@ -1,0 +1,63 @@
+"""What can be broken and mended, by the words of a ``Break``. A new way is a function here and a line in ``WAYS``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+from e2e.base.errors import SettingsError
+from e2e.base.program import Break
+from e2e.play.world import Engine
+from e2e.stack.store import Store
+
+Engines, Stores = Mapping[str, Engine], Mapping[str, Store]
+
+
+@contextmanager
+def engine_killed(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
+    """Nothing mends it but Stop and Start."""
+    engines[target].kill()
+    yield
+
+
+@contextmanager
+def server_killed(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
+    """Its port refuses; mended it runs again on the same pool, with whatever it keeps of its own."""
+    store = _with_server(target, stores)
+    store.kill(target)
+    yield
+    store.restart(target)
+
+
+@contextmanager
+def server_suspended(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
+    """It takes connections and answers nothing."""
+    store = _with_server(target, stores)
+    store.suspend(target)
+    try:
+        yield
+    finally:
+        store.resume(target)
+
+
+#: (what, how) -> way; ``target`` is a site or a server
+WAYS: Mapping[tuple[str, str], Callable[[str, Engines, Stores], AbstractContextManager[None]]] = {
+    ("engine", "kill"): engine_killed,
+    ("server", "kill"): server_killed,
+    ("server", "suspend"): server_suspended,
+}
+
+
+def broken(step: Break, engines: Engines, stores: Stores) -> AbstractContextManager[None]:
+    """Broken when entered, mended when left. SettingsError for words that nobody knows."""
+    way = WAYS.get((step.what, step.how))
+    if way is None:
+        raise SettingsError(f"nobody knows how to {step.how} the {step.what} {step.target}; see e2e/play/nemesis.py.")
+    return way(step.target, engines, stores)
+
+
+def _with_server(server: str, stores: Stores) -> Store:
+    found = next((store for store in stores.values() if server in store.addresses), None)
+    if found is None:
+        raise SettingsError(f"no store has a server {server} that could be broken; choose a connector that has one.")
+    return found

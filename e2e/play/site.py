@@ -1,0 +1,132 @@
+"""A real engine with its client, its store and what looks at it: counters, evidence and digests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from e2e.base.cell import Cell
+from e2e.base.connector import Adapter
+from e2e.base.errors import EngineCrashed, EngineError
+from e2e.base.event import Record
+from e2e.base.program import Send, Site
+from e2e.observe.digests import DigestWindow
+from e2e.observe.evidence import EvidenceWindow, Rpc
+from e2e.observe.metrics import MetricsWindow
+from e2e.plan import KeyPlan
+from e2e.play.prompting import Prompts
+from e2e.play.world import Scene
+from e2e.replay import arms
+from e2e.replay.client import EngineClient
+from e2e.settings.settings import Settings
+from e2e.stack.launcher import Engine
+from e2e.stack.store import Store
+
+#: How long to wait for the end of an engine that has just answered with an error, in seconds.
+SETTLE_S = 10.0
+
+
+def failed(record: Record, engine: str, stage: str, error: EngineError, *, cause: str = "", log_tail: str = "") -> None:
+    record(
+        "engine.failed", engine=engine, stage=stage, error=type(error).__name__, cause=cause or error.cause,
+        log_tail=log_tail or error.log_tail,
+    )  # fmt: skip
+
+
+@dataclass
+class LiveEngine:
+    """See ``world.Engine``. ``name``: its own, or where keys share it that of one of them. ``witness``: who is asked
+    what the connector did. ``store``: None for an engine of somebody else. ``salt``: of this attempt at this run."""
+
+    name: str
+    site: Site
+    engine: Engine
+    client: EngineClient
+    witness: Rpc
+    store: Store | None
+    effective: Mapping[str, object]
+    adapter: Adapter
+    settings: Settings
+    prompts: Prompts
+    record: Record
+    salt: str
+    _free: bool = True
+    _killed: bool = False
+
+    def __post_init__(self) -> None:
+        self.metrics = MetricsWindow(self.client.metrics, self.record, engine=self.name)
+        self.evidence = EvidenceWindow(self.witness, self.record, engine=self.name)
+        self.digests = DigestWindow(self.client.collective_rpc, self.record, engine=self.name)
+        if self.settings.digests:
+            self.digests.start()
+
+    @contextmanager
+    def looking(self, scene: Scene[KeyPlan], send: Send, *, forgiving: bool) -> Iterator[None]:
+        place, cell = {"cell": scene.cell, "arm": send.name}, _cell(scene)
+        try:
+            with ExitStack() as windows:
+                windows.enter_context(self.metrics.arm(**place, requests=len(send.texts)))
+                if self.site.connector:
+                    windows.enter_context(self.evidence.arm(**place))
+                windows.enter_context(self.digests.arm(**place, plant=self._plant(cell, send)))
+                yield
+        except EngineError as error:
+            if not forgiving:
+                raise
+            self.record("note", text=f"{send.name} can't be looked at any more: {error}", engine=self.name)
+
+    def _plant(self, cell: Cell | None, send: Send) -> str | None:
+        """The fault to plant around a connector that can't plant it itself: into what it has loaded."""
+        around = cell and send.external and not self.adapter.abilities.plants_faults
+        return cell.get("fault") if around else None
+
+    def send(self, scene: Scene[KeyPlan], send: Send, *, forgiving: bool) -> None:
+        cell, key = _cell(scene), scene.part.key
+        salt = ".".join(filter(None, (self.salt, scene.cell or self.site.name, send.salt)))
+        how = arms.Sending(
+            engine=self.name, cell=scene.cell, arm=send.name, at_once=send.at_once, salt=salt, gone_s=send.gone_s,
+            params=self.adapter.request_params(cell) if cell and self.site.connector else None, forgiving=forgiving,
+            limit_s=self.settings.request_limit_s, max_tokens=send.answer or self.settings.max_tokens,
+        )  # fmt: skip
+        answers = arms.run_arm(
+            self.client, how, prompts=self.prompts.of(key, scene.cell, scene.program, send),
+            hits=scene.program.hits(send), record=self.record,
+        )  # fmt: skip
+        self.prompts.answered(key, scene.cell, send, answers)
+
+    def forget(self, scene: Scene[KeyPlan], before: str) -> None:
+        place = {"engine": self.name, "cell": scene.cell, "arm": before}
+        self._free = arms.forget(self.client, place=place, record=self.record)
+
+    def scribble(self, scene: Scene[KeyPlan], before: str) -> None:
+        place = {"engine": self.name, "cell": scene.cell, "arm": before}
+        arms.scribble(
+            self.client, place=place, record=self.record, free=self._free, at_work=self.metrics.at_work
+        )  # fmt: skip
+
+    def empty(self) -> bool | None:
+        return self.client.reset_prefix_cache(external=True)[0]
+
+    def tidy(self) -> None:
+        if self.adapter.abilities.owns_store and not self.settings.attach and self.empty() is False:
+            self.record("note", text=f"{self.name}: the connector's pool was not emptied after a cell.")
+
+    def check(self) -> None:
+        if self._killed:
+            return
+        try:
+            if self.store:
+                self.store.check()
+        except EngineCrashed as crash:  # the engine's requests hung on its server
+            failed(self.record, self.name, "run", crash)
+            raise
+        self.engine.check(settle_s=SETTLE_S)
+
+    def kill(self) -> None:
+        self._killed = True
+        self.engine.kill()
+
+
+def _cell(scene: Scene[KeyPlan]) -> Cell | None:
+    return next((cell for cell in scene.part.cells if cell.id == scene.cell), None)

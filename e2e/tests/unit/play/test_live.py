@@ -1,0 +1,106 @@
+"""The real world around a launcher that starts nothing: what is recorded of a start that fails, and kept to itself."""
+
+from __future__ import annotations
+
+import io
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from e2e.base.connector import ConnectorConfig, ServiceSpec
+from e2e.base.errors import EngineCrashed, EngineRefused
+from e2e.base.program import Site
+from e2e.material import Material
+from e2e.play import live
+from e2e.play.live import LiveWorld
+from e2e.play.prompting import Prompts
+from e2e.play.site import LiveEngine
+from e2e.play.world import Scene
+from e2e.recording.journal import Journal, read
+from e2e.report.progress import Progress
+from e2e.settings.settings import Settings
+from e2e.stack.ledger import Ledger
+from e2e.stack.owned import RunFile
+from e2e.stack.spec import EngineSpec
+
+NAME, KEY, SITE = "HND.connector.1.1", "tok-1234567890abcdef", Site("connector")
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    (tmp_path / "pools").mkdir()
+    monkeypatch.setattr(live, "shared_memory", lambda: tmp_path / "pools")
+    made_of = Material("python", "model", None, None, (), None)
+    with (
+        Ledger(run_id=f"t{tmp_path.name[-30:]}", state_dir=tmp_path / "state") as ledger,
+        Journal(tmp_path / "recording.jsonl") as journal,
+    ):
+        prompts = Prompts((), None, run="r/1")
+        yield LiveWorld(Settings(out=tmp_path), made_of, journal.record, prompts, "r", 1, ledger, None)
+
+
+def scene(connector):
+    spec = EngineSpec(name=NAME, engine_key="HND", role="connector", model="m", connector=connector)
+    return Scene(SimpleNamespace(key="HND", spec=lambda site, **more: spec), None)
+
+
+def server(code, **more):
+    return ServiceSpec(name="pool", argv=(sys.executable, "-c", code), cure="give it one", **more)
+
+
+class Launcher:
+    @contextmanager
+    def start(self, spec, *, log_path, record):
+        log_path.parent.mkdir(parents=True)
+        log_path.write_text(f"args: {spec.connector.extra} {spec.connector.env}\n")
+        (state,) = (log_path.parents[1] / "state").glob("*.json")
+        assert RunFile.read(state).logs == [str(log_path.with_suffix(""))], "it is known before the engine starts"
+        yield SimpleNamespace(wait_ready=self.refuse, stop=lambda limit_s: None)
+
+    def refuse(self, limit_s):
+        raise EngineRefused("it ended")
+
+
+def test_what_an_engine_that_never_got_ready_was_told_in_confidence_stays_in_no_log(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(LiveWorld, "_launcher", lambda self: Launcher())
+    screen = io.StringIO()
+    told = scene(ConnectorConfig("Mine", env={"MY_TOKEN": KEY}, extra={"db_password": f"of-{KEY}"}))
+    with pytest.raises(EngineRefused), world.store(told.part, NAME) as store, world.engine(told, SITE, NAME, store):
+        pass
+    with Progress(screen, {}) as progress:
+        progress.say(world.without_secrets(f"the engine said {KEY}"))
+    assert (tmp_path / "logs" / f"{NAME}.log").read_text().count("(redacted)") == 2
+    assert KEY not in screen.getvalue()
+
+
+def test_a_server_that_does_not_start_fails_the_engine(world, tmp_path):
+    told = scene(ConnectorConfig("Mine", services=(server("raise SystemExit('no pool')", ready="never"),)))
+    with (
+        pytest.raises(EngineRefused, match="pool is of no use"),
+        world.store(told.part, NAME) as store,
+        world.engine(told, SITE, NAME, store),
+    ):
+        pass
+    began, failed = [event for event in read(tmp_path / "recording.jsonl") if event.kind != "note"]
+    assert (began.kind, began["launcher"], began["engine"]) == ("engine.start", "service", NAME)
+    assert began["log"] == str(tmp_path / "logs" / f"{NAME}.pool.log")
+    assert (failed.kind, failed["stage"], failed["log_tail"]) == ("engine.failed", "start", "no pool")
+    assert list((tmp_path / "pools").glob("*/*/*")) == []
+
+
+def test_a_server_that_died_fails_the_engine_that_runs(world, tmp_path):
+    client = SimpleNamespace(metrics=None, collective_rpc=None)
+    settings = Settings(out=tmp_path, digests=False)
+    about = {"role": "connector", "attempt": 1, "argv": [], "launcher": "process", "log": None}
+    world.record("engine.start", engine=NAME, engine_key="HND", **about)
+    with world.store(None, NAME) as store:
+        engine = LiveEngine(NAME, SITE, None, client, None, store, {}, None, settings, None, world.record, "r.1")
+        store.serve([server("print('up', flush=True); import time; time.sleep(0.1)", ready="up")])
+        store.services[0].child.handle.wait(30)
+        with pytest.raises(EngineCrashed):
+            engine.check()
+    failed = read(tmp_path / "recording.jsonl")[-1]
+    assert (failed.kind, failed["engine"], failed["stage"]) == ("engine.failed", NAME, "run")
+    assert failed["cause"] == "pool ended with exit code 0 under a running engine"
