@@ -22,13 +22,19 @@ def floor(events: Sequence[Event], *, total_s: float) -> dict[str, float | None]
 
 
 def digest_share(events: Sequence[Event]) -> float | None:
-    """Time that hashing took in cold arms over the TTFT of their requests (which holds it); None without digests.
-    Goal: at most 0.05 at 2,000 tokens."""
-    cost = sum(float(e["cost_s"]) for e in events if e.kind == "digest.cost" and e["arm"] == "cold")
-    cold = {e["request"] for e in events if e.kind == "request.sent" and e["arm"] == "cold"}
+    """Time that hashing took where nothing came from a cache over the TTFT of those requests (which holds it); None
+    without digests. Goal: at most 0.05 at 2,000 tokens."""
+    served = {_arm(e): False for e in events if e.kind == "expect.hit"}
+    served |= {_arm(e): True for e in events if e.kind == "expect.hit" and (e["local"] or e["external"])}
+    cost = sum(float(e["cost_s"]) for e in events if e.kind == "digest.cost" and served.get(_arm(e)) is False)
+    cold = {e["request"] for e in events if e.kind == "request.sent" and served.get(_arm(e)) is False}
     waits = [e for e in events if e.kind == "request.done" and e["request"] in cold]
     ttft = sum((e["first_ns"] - e["sent_ns"]) / 1e9 for e in waits if isinstance(e["first_ns"], int))
     return round(cost / ttft, 4) if cost and ttft > 0 else None
+
+
+def _arm(event: Event) -> tuple[str, ...]:
+    return tuple(str(event[name]) for name in ("engine", "cell", "arm"))
 
 
 def sentence(figures: dict[str, float | None]) -> str:

@@ -48,8 +48,9 @@ def verdict_text(cell: CellJudgement) -> str:
 
 
 def _where(seen: Evidence) -> str:
-    """``baseline engine, arm external, prompt 2`` as far as it is there."""
-    parts = ["baseline engine" if seen.get("engine") == "baseline" else ""]
+    """``baseline engine, arm external, prompt 2`` as far as it is there. That of the connector goes without saying."""
+    engine = seen.get("engine", "connector")
+    parts = ["" if engine == "connector" else f"{engine} engine"]
     parts += [f"{key} {seen[key]}" for key in ("arm", "prompt") if seen.get(key) is not None]
     prompts = seen.get("prompts")
     if isinstance(prompts, (list, tuple)) and prompts:
@@ -94,7 +95,8 @@ def _hit(seen: Evidence) -> str:
         source = {"request": "the request reports", "connector": "the connector counts"}.get(
             str(seen.get("source")), f"{seen.get('source')} counts"
         )
-        return _join(_where(seen), f"{seen['expected']} tokens were to be served, {source} {seen.get('found')}")
+        least = f"{seen['least']} to " if "least" in seen else ""
+        return _join(_where(seen), f"{least}{seen['expected']} tokens were to be served, {source} {seen.get('found')}")
     return _listed(seen)
 
 
@@ -109,6 +111,10 @@ def _disagree(seen: Evidence) -> str:
 def _missing(seen: Evidence) -> str:
     what = seen.get("what")
     return _join(_where(seen), ", ".join(map(str, what)) if isinstance(what, (list, tuple)) else str(what or ""))
+
+
+def _not_happened(seen: Evidence) -> str:
+    return _join(_where(seen), f"{seen.get('what')}: {seen.get('found')}, of at least {seen.get('expected')}")
 
 
 def _failed(seen: Evidence) -> str:
@@ -213,6 +219,8 @@ _DETAILS: dict[Reason, Callable[[Evidence], str]] = {
     ),
     Reason.DIGEST_DIFFERS: _digest,
     **dict.fromkeys((Reason.NO_HIT, Reason.PARTIAL_HIT, Reason.COLD_NOT_COLD, Reason.LOCAL_HIT_DIFFERS), _hit),
+    Reason.NOT_ISOLATED: _hit,
+    Reason.SCENARIO_DID_NOT_HAPPEN: _not_happened,
     Reason.STORE_FAILED: _store_failed,
     Reason.LOAD_FAILED: _load_failed,
     Reason.LOSSY_BY_DECLARATION: _lossy,
