@@ -11,6 +11,7 @@ from e2e.base.judgement import CellJudgement, Hits, Judgement, Oracle, Ttft
 from e2e.base.verdict import Finding, Reason
 from e2e.judge import assemble, lossy, measures, merge
 from e2e.judge.index import Index
+from e2e.judge.rules import blind
 from e2e.judge.view import CellView, Plan
 
 T = TypeVar("T")
@@ -64,6 +65,7 @@ def _judged(view: CellView, plan: Plan) -> CellJudgement:
     findings[:] = measure(lambda: lossy.measured(view, findings, oracle), findings)
     hits = measure(lambda: measures.hits(view), Hits())
     effective: Mapping[str, object] = measure(lambda: measures.effective(view), {})
+    spots = measure(lambda: blind.spots(view), plan.blind)
     generation = measure(lambda: measures.first_generation(view, merge.verdict(findings)[0]), None)
     ttft = measure(lambda: measures.ttft(view, merge.verdict(findings)[0]), Ttft())
     verdict, reason = merge.verdict(findings)
@@ -81,7 +83,7 @@ def _judged(view: CellView, plan: Plan) -> CellJudgement:
         hits=hits,
         oracle=oracle,
         ttft=ttft,
-        blind=plan.blind,
+        blind=spots,
         fault=plan.fault,
         replays=measures.replays(view),
         counters=plan.counters,

@@ -8,6 +8,7 @@ from e2e.base.judgement import IDENTICAL, NOT_REPRODUCED, SPLIT_NOISE, Hits, Len
 from e2e.base.program import Claim, Cold, Served
 from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.judge import compare
+from e2e.judge.rules import digests
 from e2e.judge.rules.loads import AXES
 from e2e.judge.same_engine import plain
 from e2e.judge.view import CellView, Sent
@@ -39,7 +40,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 def first_generation(view: CellView, verdict: Verdict) -> str | None:
     """Did the external reruns repeat the first cold answers of an engine with the connector bit for bit? Differences by
-    split alone are noise, proven by an exact comparison with an answer that was split the same way."""
+    split alone are noise, proven by an exact comparison with an answer that was split the same way, or by digests."""
     pairs = list(_external_answers(view))
     if not pairs:
         return None
@@ -53,7 +54,7 @@ def first_generation(view: CellView, verdict: Verdict) -> str | None:
             return None
         if compare.first_difference(first, sent.answer(prompt)) is not None:
             exact = [other.answer(prompt) for other in compare.exact_references(view, sent, prompt)]
-            if not exact or compare.unstable(view, sent, prompt):
+            if compare.unstable(view, sent, prompt) or not (exact or digests.vouch(view, sent, prompt)):
                 return NOT_REPRODUCED
             if any(compare.first_difference(answer, sent.answer(prompt)) for answer in exact):
                 return NOT_REPRODUCED

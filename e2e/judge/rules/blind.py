@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from e2e.base.program import Computed
 from e2e.base.verdict import Finding, Reason
-from e2e.judge.view import CellView
+from e2e.judge import compare
+from e2e.judge.rules import digests
+from e2e.judge.view import CellView, Sent, Side
 
 RULE = "blind"
 
 
 def check(view: CellView) -> list[Finding]:
-    return [Finding(RULE, Reason.BLIND_CELL, spot) for spot in view.plan.blind] if view.strict else []
+    return [Finding(RULE, Reason.BLIND_CELL, spot) for spot in spots(view)] if view.strict else []
+
+
+def spots(view: CellView) -> tuple[Mapping[str, object], ...]:
+    """What the plan said that this cell can't see, and what several requests at once hid."""
+    if not any(_hidden(view, side, prompt) for side in view.connectors for prompt in view.prompts):
+        return view.plan.blind
+    loads = [(sent, prompt) for sent in view.external for prompt in sent.send.texts if sent.answer(prompt)]
+    exact = "load exact by digests; " if loads and all(digests.vouch(view, *load) for load in loads) else ""
+    why = f"{exact}first answer not comparable: several requests at once shared its steps"
+    return (*view.plan.blind, {"fault_class": "first answer", "why": why})
+
+
+def _hidden(view: CellView, side: Side, prompt: int) -> bool:
+    """Was nothing that an engine with the connector said of a prompt before anything was loaded compared with what a
+    plain one says, since several requests shared the steps?"""
+    sends = [sent for sent in view.sent if sent.side is side and sent.fresh and sent.answer(prompt) is not None]
+    return any(not sent.alone and _plain(view, sent) for sent in sends) and not any(
+        _compared(view, sent, prompt) for sent in sends
+    )
+
+
+def _compared(view: CellView, sent: Sent, prompt: int) -> bool:
+    by_bytes = [claim.step for claim in sent.send.claims if isinstance(claim, Computed)]
+    if any(digests.alike(view, sent.send.where, step, prompt) for step in by_bytes):
+        return True
+    return any(compare.comparable(view, sent, other, prompt) for other in _plain(view, sent))
+
+
+def _plain(view: CellView, sent: Sent) -> list[Sent]:
+    named = [view.of(where) for where in sent.send.like]
+    return [other for other in named if other is not None and not other.side.site.connector]

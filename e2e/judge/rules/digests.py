@@ -52,7 +52,7 @@ def _claim(view: CellView, sent: Sent, claim: Claims, prompt: int) -> Iterator[F
 
 def vouch(view: CellView, sent: Sent, prompt: int) -> bool:
     """Do equal digests prove the load of this answer, so that no exact reference is needed? Only when all that was
-    served was hashed, and what it was loaded from is what a plain engine computes."""
+    served was hashed, and what it was loaded from is what a plain engine computes, where that can be compared."""
     claim = sent.send.claim(Loaded)
     if not view.plan.digests or claim is None:
         return False
@@ -77,8 +77,24 @@ def _vouched(view: CellView, step: Where, prompt: int, ranks: set[int]) -> bool:
     claim = view.program.send(step).claim(Computed)
     if claim is None or claim.step[0] not in view.sides:
         return True
-    mine, other = (_reference(view, where, prompt) for where in (step, claim.step))
-    return other.keys() == ranks and all(_equal(other[rank], mine[rank]) for rank in ranks)
+    told = _reference(view, claim.step, prompt).keys() == ranks
+    return told and (alike(view, step, claim.step, prompt) or _batched(view, step, claim.step, prompt))
+
+
+def alike(view: CellView, one: Where, other: Where, prompt: int) -> bool:
+    """Did both compute the same bytes?"""
+    if not view.plan.digests:
+        return False
+    mine, its = (_reference(view, where, prompt) for where in (one, other))
+    return bool(mine) and mine.keys() == its.keys() and all(_equal(its[rank], mine[rank]) for rank in mine)
+
+
+def _batched(view: CellView, one: Where, other: Where, prompt: int) -> bool:
+    """Are their bytes not comparable because several requests shared the steps? Then blind.py says so."""
+    sent = [view.of(where) for where in (one, other)]
+    if None in sent or all(each.alone for each in sent):
+        return False
+    return not compare.comparable(view, *sent, prompt)
 
 
 def _reference(view: CellView, step: Where, prompt: int) -> dict[int, Digest]:

@@ -17,7 +17,7 @@ LENGTHS = (513, 1033, 1546)
 SETTINGS = {"layout": "HND", "storage_format": "layerwise", "overlap": "on", "placement": "kernel", "load": "async"}
 EFFECTIVE = {
     "layout": "HND", "block_size": BLOCK, "attention_backend": "STRIDED", "dtype": "bfloat16", "num_layers": 30,
-    "max_num_batched_tokens": STEP, "versions": {"vllm": "0.32.0"},
+    "max_num_batched_tokens": STEP, "versions": {"vllm": "0.32.0"}, "batch_invariant": False,
 }  # fmt: skip
 
 

@@ -354,3 +354,76 @@ def test_figures_are_of_the_first_cold_and_the_first_external_send():
     assert (cell.hits.predicted, cell.hits.engine, cell.replays) == (3072, 3072, 4)
     assert (cell.ttft.cold_s, cell.ttft.external_s) == (pytest.approx(0.4), pytest.approx(0.1))
     assert cell.first_generation == "identical"
+
+
+class TestUnderLoad:
+    """Several at once without batch-invariant mode: what each computed depends on its neighbours."""
+
+    def crowd(self, **edits) -> Recording:
+        """The first run's bytes are others than a plain engine's, and so are the answers; every load is right."""
+        recording = Recording(at_once=8, digests=True)
+        shaken = {(arm, p): self.shake for arm in ("cold", "external", "external_again") for p in range(3)}
+        recording.change("request.done", self.nudge, cell=CELL, arm="cold")
+        return add_digests(recording, edit={**shaken, **edits.get("edit", {})})
+
+    def shake(self, values) -> None:
+        values[1, 0, 1] ^= 5
+
+    def nudge(self, data) -> None:
+        data["logprobs"][2] += 2**-20
+
+    def test_a_load_that_digests_prove_passes_and_what_was_not_compared_is_said(self):
+        recording = self.crowd()
+        cell = verdict(recording)
+        assert (cell.verdict, cell.findings, cell.first_generation) == (Verdict.PASS, (), "split noise")
+        (spot,) = cell.blind
+        assert spot["fault_class"] == "first answer"
+        assert spot["why"].startswith("load exact by digests; first answer not comparable")
+        (strict,) = judge(recording.build(), strict=True).cells
+        assert strict.reason is Reason.BLIND_CELL
+
+    def test_where_first_answers_have_the_same_bytes_nothing_is_hidden(self):
+        recording = add_digests(Recording(at_once=8, digests=True))
+        assert (verdict(recording).verdict, verdict(recording).blind) == (Verdict.PASS, ())
+
+    def test_a_wrong_load_is_corrupt(self):
+        def wrong(values):
+            self.shake(values)
+            values[0, 0, 0, 3] ^= 1
+
+        cell = verdict(self.crowd(edit={("external", 1): wrong}))
+        assert (cell.verdict, cell.reason) == (Verdict.CORRUPT, Reason.DIGEST_DIFFERS)
+
+    def test_without_digests_nothing_is_shown(self):
+        assert verdict(Recording(at_once=8)).reason is Reason.NO_EXACT_REFERENCE
+
+    def test_one_at_a_time_other_bytes_of_the_first_run_are_corrupt(self):
+        recording = Recording(digests=True)
+        shaken = {(arm, p): self.shake for arm in ("cold", "external", "external_again") for p in range(3)}
+        cell = verdict(add_digests(recording, edit=shaken))
+        assert (cell.verdict, cell.reason) == (Verdict.CORRUPT, Reason.FIRST_ANSWER_DIFFERS)
+
+
+def batch_invariant(recording: Recording, **where) -> Recording:
+    return recording.change("engine.config", lambda data: data["effective"].update(batch_invariant=True), **where)
+
+
+class TestBatchInvariant:
+    """Several at once in vLLM's batch-invariant mode, as the worker says: exact, split-matched, on one engine."""
+
+    def test_what_was_split_alike_is_compared_to_the_bit(self):
+        cell = verdict(batch_invariant(Recording(at_once=8)))
+        assert (cell.verdict, cell.oracle.kind) == (Verdict.PASS, "split_matched")
+        assert [spot["fault_class"] for spot in cell.blind] == ["first answer"]
+        recording = batch_invariant(Recording(at_once=8)).change("request.done", spoil, arm="external", prompt=1)
+        assert verdict(recording).reason is Reason.TOKENS_DIFFER
+
+    def test_the_mode_of_one_engine_is_not_the_other_ones(self):
+        cell = verdict(batch_invariant(Recording(at_once=8), engine="HND.connector.1"))
+        assert cell.reason is Reason.EFFECTIVE_DIFFERS
+
+    def test_a_reference_that_does_not_repeat_is_none(self):
+        recording = batch_invariant(Recording(at_once=8)).change(
+            "request.done", spoil, cell=CELL, arm="local", prompt=1
+        )
+        assert verdict(recording).verdict is not Verdict.PASS
