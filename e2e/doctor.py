@@ -19,7 +19,7 @@ from docker.errors import DockerException
 
 from e2e.base.checkup import Line
 from e2e.base.errors import EXIT_PASS, EXIT_USAGE
-from e2e.connectors.installed import installed
+from e2e.connectors.installed import NEWEST, OLDEST, installed
 from e2e.connectors.probes import nobody_at
 from e2e.connectors.table import ADAPTERS, load
 from e2e.settings import world
@@ -28,7 +28,6 @@ from e2e.stack.model import BUNDLED, DEFAULT_CACHE
 GIB = 1 << 30
 #: Of the default grid: an engine's pool in shared memory, an engine with its model, logs and the recording. Bytes.
 POOL, MEMORY, DISK = 2 * GIB, 4 * GIB, 1 * GIB
-_OLDEST, _NEWEST = (0, 14), (0, 33)
 _LIMIT_S = 15.0
 #: (first, last) version that it holds for, what to know. Source: docs/vllm.md#in-short.
 TRAPS: tuple[tuple[tuple[int, int], tuple[int, int], str], ...] = (
@@ -109,8 +108,8 @@ def _vllm(at: Machine) -> Iterator[Line]:
         yield Line("no", "vLLM", "none is installed", "run maru-e2e setup", needed=True)
         return
     name, version = at.vllm
-    known = at.vllm_version is not None and _OLDEST <= at.vllm_version <= _NEWEST
-    if at.vllm_version is not None and at.vllm_version < _OLDEST:
+    known = at.vllm_version is not None and OLDEST <= at.vllm_version <= NEWEST
+    if at.vllm_version is not None and at.vllm_version < OLDEST:
         yield Line("no", "vLLM", f"{name} {version} is too old", "install 0.14 to 0.33", needed=True)
         return
     yield Line("ok", "vLLM", f"{name} {version}" + ("" if known else ", which nobody tried here yet"))

