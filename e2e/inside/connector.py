@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,11 @@ class EmbeddedConnector(KVConnectorBase_V1):
         fired = {name[len("fired:") :]: n for name, n in totals.items() if re.fullmatch(r"fired:[^/]+", name)}
         counters = {name: value for name, value in totals.items() if not name.startswith("fired:")}
         return {"counters": counters, "loads": self._pool.evidence.loads(after), "fired": fired}
+
+    def rig_around_placement(self, around: Callable[[], AbstractContextManager] | None) -> None:
+        """From now on each placement of a load runs within ``around()``; None: no more."""
+        if self._worker:
+            self._worker.around_placement(around)
 
     # scheduler
 

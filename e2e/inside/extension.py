@@ -124,8 +124,7 @@ class RigExtension:
         told = {"on": on} if counter is None else counter.stop()
         if not on:
             return told
-        worker = getattr(self._rig_connector(), "_worker", None)
-        self._rig_counter = LaunchCounter(getattr(worker, "_loader", None))
+        self._rig_counter = LaunchCounter(getattr(self._rig_connector(), "rig_around_placement", None))
         return {"on": True}
 
     def rig_plant(self, fault: str | None) -> dict[str, object]:

@@ -7,7 +7,8 @@ that no other one called. Profiling slows requests down, so profiled requests ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from torch.autograd import DeviceType
@@ -20,41 +21,39 @@ NAMES_KEPT = 40
 
 
 class LaunchCounter:
-    """From construction to ``stop``. ``loader``: the embedded connector's, whose placement calls get a range, or None:
-    then only totals are counted."""
+    """From construction to ``stop``. ``around``: takes what each placement of a load is to run within, or None for no
+    more; a connector without it has only totals counted."""
 
-    def __init__(self, loader: object | None) -> None:
-        self._loader = loader
+    def __init__(self, around: Callable[[Callable[[], AbstractContextManager] | None], None] | None) -> None:
+        self._around = around
         self._cuda = torch.cuda.is_available()
         self._calls = 0
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._cuda else [])]
         self._profile = profile(activities=activities, experimental_config=_all_threads())
-        if loader is not None:
-            self._place = loader._place
-            loader._place = self._ranged
+        if around is not None:
+            around(self._range)
         self._profile.start()
 
-    def _ranged(self, *args):
+    def _range(self) -> AbstractContextManager:
         self._calls += 1
-        with record_function(PLACE):
-            return self._place(*args)
+        return record_function(PLACE)
 
     def stop(self) -> dict[str, object]:
-        """{"device": "cuda"|"cpu", "launches": {name: count} in all, "placement": None without a loader, else {"calls",
-        "launches": {name: count}, "device_us": time on the GPU in microseconds, None on a CPU}}.
+        """{"device": "cuda"|"cpu", "launches": {name: count} in all, "placement": None without ``around``, else {
+        "calls", "launches": {name: count}, "device_us": time on the GPU in microseconds, None on a CPU}}.
 
         A kernel belongs to a placement when it ran within the range, which the profiler mirrors onto the stream that
         its launches went to. (Launch calls do not tell: Triton's are tied to no operation and to no thread.)
         """
-        if self._loader is not None:
-            self._loader._place = self._place
+        if self._around is not None:
+            self._around(None)
         if self._cuda:
             torch.cuda.synchronize()
         self._profile.stop()
         events = list(self._profile.events())
         every = Counter(event.name for event in events if _launched(event)) if self._cuda else _operations(events)
         found: dict[str, object] = {"device": "cuda" if self._cuda else "cpu", "launches": _short(every)}
-        found["placement"] = self._placement(events) if self._loader is not None else None
+        found["placement"] = self._placement(events) if self._around is not None else None
         return found
 
     def _placement(self, events: Sequence) -> dict[str, object]:

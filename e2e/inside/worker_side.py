@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 import re
 from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import torch
@@ -49,6 +51,7 @@ class WorkerSide:
         # on a GPU, looking for negative slots would make it wait for the host, and there are none
         self._index = Index(dense=self._device.type == "cuda")
         self._placements = {"index": self._index}
+        self._around_placement: Callable[[], AbstractContextManager] = nullcontext
         if self._device.type == "cuda":
             self._warm_up()
         self._loader = Loader(
@@ -90,7 +93,11 @@ class WorkerSide:
 
     def _place(self, job: Job, staged: torch.Tensor, group: range) -> int:
         how, layers = self._placement(job.load.settings.placement), self._layers[group.start : group.stop]
-        return job.fault.place(faults.Placing(how, staged, layers, group, job.slots), job.scene)
+        with self._around_placement():
+            return job.fault.place(faults.Placing(how, staged, layers, group, job.slots), job.scene)
+
+    def around_placement(self, around: Callable[[], AbstractContextManager] | None) -> None:
+        self._around_placement = around or nullcontext
 
     def _scene(self, settings: RequestSettings) -> faults.Scene:
         fired = partial(self._count, {f"fired:{settings.fault}": 1}, settings)
