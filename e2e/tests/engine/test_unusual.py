@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 CASES = Path(__file__).parents[1] / "cases"
-ONE_CELL = ("--cell", "layout=HND", "--lengths", "300,700")
-
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
 def run(rig, tmp_path):
-    def run_case(case: str | Path, *words: str):
-        return rig("--connector", str(CASES / case), *words, *ONE_CELL, out=tmp_path / f"run of {Path(case).stem}")
+    def run_case(case: str | Path, *words: str, cell: str = "layout=HND"):
+        told = ("--connector", str(CASES / case), "--cell", cell, "--lengths", "300,700", *words)
+        return rig(*told, out=tmp_path / f"run of {Path(case).stem}")
 
     return run_case
 
@@ -45,7 +44,7 @@ def test_what_rounds_down_further_than_it_says_is_a_partial_hit(run, tmp_path):
 
 
 def test_a_right_connector_passes_with_two_at_once(run):
-    ran = run("good.toml", "--concurrency", "2")
+    ran = run("good.toml", cell="layout=HND,concurrency=2")
     assert ran.code == 0, ran.said
     assert "nothing could be compared" not in ran.said
 
@@ -69,6 +68,9 @@ def test_declared_loss_is_measured_and_undeclared_loss_is_corrupt(run, tmp_path)
 def test_blocks_that_are_never_freed_are_named(run):
     ran = run("never_freed.toml", "--request-limit-s", "25")
     assert ran.code == 4, ran.said
-    assert "blocks are not freed" in ran.said
-    assert "Running: 0 reqs, Waiting: 1 reqs" in ran.said
-    assert "raise the limit" not in ran.said
+    (cell,) = ran.cells.values()
+    assert cell["reason"] == "engine hung"
+    cause = cell["findings"][0]["evidence"]["cause"]
+    assert "blocks are not freed" in cause
+    assert "Running: 0 reqs, Waiting: 1 reqs" in cause
+    assert "raise the limit" not in cause
