@@ -94,6 +94,7 @@ def test_hit_rule_is_monotone_and_never_serves_what_is_held_back(adapter, cells,
         assert served[0] == 0
         assert max(served) > 0
         assert all(0 <= rule.external(n, local) <= rule.external(n) for n in (1, 600, 1999) for local in (0, 16, 2000))
+        assert all(0 <= rule.least(n, local) <= rule.external(n, local) for n in (1, 600, 1999) for local in (0, 16))
 
 
 @pytest.mark.parametrize("block_size", [16, 32, 128])
