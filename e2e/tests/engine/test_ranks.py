@@ -12,10 +12,10 @@ CELLS = ("storage_format=chunkwise,overlap=off", "storage_format=layerwise,overl
 
 @pytest.fixture(scope="module")
 def ran(rig, tmp_path_factory):
-    """Two cells, clean and with a flipped bit on the second rank alone."""
+    """Two cells, clean and with one layer zeroed on the second rank alone."""
     words = [word for cell in CELLS for word in ("--cell", f"tensor_parallel=2,layout=HND,placement=index,{cell}")]
     return rig(
-        "--model", tiny_model(), *words, "--fault", "bit_flip_on_rank_1",
+        "--model", tiny_model(), *words, "--fault", "zero_layer_on_rank_1",
         command="faults", out=tmp_path_factory.mktemp("ranks"),
     )  # fmt: skip
 
@@ -35,14 +35,14 @@ def test_both_ranks_are_served_and_reproduce(ran) -> None:
 
 def test_a_fault_on_one_rank_is_located_there_and_changes_answers(ran) -> None:
     assert ran.code == 0, ran.said
-    for cell in of(ran.cells, fault="bit_flip_on_rank_1"):
+    for cell in of(ran.cells, fault="zero_layer_on_rank_1"):
         assert cell["verdict"] == "corrupt"
         reasons = {finding["reason"] for finding in cell["findings"]}
         assert reasons & {"tokens differ", "logprobs differ"}, reasons
         digests = [finding["evidence"] for finding in cell["findings"] if finding["rule"] == "digests"]
         assert digests
         for seen in digests:
-            assert (seen["rank"], seen["wrong_ranks"], seen["ranks"], seen["pattern"]) == (1, [1], 2, "bit_flips")
+            assert (seen["rank"], seen["wrong_ranks"], seen["ranks"], seen["pattern"]) == (1, [1], 2, "zeros")
     assert "rank 1 of 2" in (ran.out / "report.md").read_text()
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from e2e.base.cell import Cell
 from e2e.faults.catalogue import FAULTS, Shape
 from e2e.faults.cells import planted, twins
@@ -41,3 +43,20 @@ def test_a_fault_that_is_named_twice_is_planted_once():
     cells = [Cell({"layout": "HND", "overlap": "off", "placement": "index"})]
     made, _ = planted(cells, ["bit_flip", "zero_layer", "bit_flip"], SHAPE, around=False)
     assert [cell.settings["fault"] for cell in made] == ["bit_flip", "zero_layer"]
+
+
+def test_a_fault_on_one_rank_is_planted_where_there_is_one():
+    two = [Cell({**cell.settings, "tensor_parallel": 2}) for cell in CELLS[:1]]
+    made, left_out = planted([*CELLS[:1], *two], ["bit_flip_on_rank_1"], replace(SHAPE, kv_heads=4), around=True)
+    assert [cell.settings["tensor_parallel"] for cell in made] == [2]
+    assert made[0].id.endswith("tensor_parallel_2-fault_bit_flip_on_rank_1")
+    assert [why for _, why in left_out] == ["There is no rank 1: tensor_parallel is 1."]
+
+
+def test_ranks_share_the_heads_that_a_fault_needs():
+    made, left_out = planted(
+        [Cell({**CELLS[0].settings, "tensor_parallel": ranks}) for ranks in (1, 2, 4)], ["heads_permuted"],
+        replace(SHAPE, kv_heads=4), around=False,
+    )  # fmt: skip
+    assert [cell.settings["tensor_parallel"] for cell in made] == [1, 2]
+    assert "one KV head" in left_out[0][1]

@@ -4,6 +4,7 @@ its pages, and its clean twin spoils nothing."""
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 
@@ -185,3 +186,12 @@ def test_a_planted_bit_flip_is_one_bit():
     flipped = [int((a.view(torch.int32) ^ b.view(torch.int32)).sum()) for a, b in zip(before, after, strict=True)]
     assert flipped == [0, 0, 1, 0, 0]
     assert fired == {"bit_flip": 1}
+
+
+@pytest.mark.parametrize(("rank", "spoils"), [(0, True), (1, False)])
+def test_a_fault_of_one_rank_is_none_on_another(rig, rank, spoils):
+    one = rig("HND", RequestSettings(fault=f"bit_flip_on_rank_{rank}"))
+    truth = one.compute("a", COLD, 1)
+    assert torch.equal(one.load("a", WARM), truth) is not spoils
+    fired = {name: n for name, n in one.pool.evidence.counters().items() if re.fullmatch("fired:[^/]*", name)}
+    assert fired == ({"fired:bit_flip": 1} if spoils else {})

@@ -216,6 +216,13 @@ def test_digests_that_were_asked_for_must_be_there():
     assert verdict(Recording(digests=True)).reason is Reason.DIGEST_MISSING
 
 
+@pytest.mark.parametrize(("rank", "reason"), [(1, None), (0, Reason.FAULT_NOT_FIRED), (None, Reason.FAULT_NOT_FIRED)])
+def test_a_fault_planted_on_one_rank_must_fire_there(rank, reason):
+    recording = Recording(fault="bit_flip_on_rank_1")
+    recording.add("fault.fired", engine=CONNECTOR, cell=CELL, arm="external", fault="bit_flip", count=1, rank=rank)
+    assert verdict(recording).reason is reason
+
+
 def test_a_planted_fault_must_fire():
     recording = Recording(fault="bit-flip")
     assert verdict(recording).reason is Reason.FAULT_NOT_FIRED

@@ -44,6 +44,17 @@ def test_a_wrong_name_is_not_located():
     assert (row.outcome, row.located) == ("caught", False)
 
 
+def test_a_fault_of_one_rank_is_located_on_that_rank_alone():
+    def located(*wrong: int) -> tuple[bool | None, str | None]:
+        seen = {**PLACE, "pattern": "bit_flips", "rank": wrong[0], "wrong_ranks": list(wrong), "ranks": 2}
+        finding = Finding("digests", Reason.DIGEST_DIFFERS, seen)
+        (row,) = board(CLEAN, cell(Verdict.CORRUPT, finding, fault="bit_flip_on_rank_1")).rows
+        return row.located, row.where
+
+    assert located(1) == (True, "layer 3 K head 1 block 7 rank 1")
+    assert located(0)[0] is located(0, 1)[0] is False
+
+
 def test_missed_fails_and_undecided_is_inconclusive():
     missed = board(CLEAN, cell(Verdict.PASS, fault="bit_flip"))
     assert (missed.rows[0].outcome, missed.exit_code) == ("missed", 1)

@@ -11,6 +11,7 @@ PYTHON = r"""#!/usr/bin/env bash
 [[ "$1" == -c ]] && { echo "$VLLM"; exit 0; }
 [[ "${4:-}" == --help ]] && exit 0
 echo "$3" >>"$CALLS"
+echo "$*" >>"$CALLS.whole"
 code="${3^^}_CODE"
 exit "${!code:-0}"
 """
@@ -36,6 +37,15 @@ def test_every_step_runs_whatever_the_others_say(run, tmp_path):
     done = run(PLACEMENT_CODE="70")
     assert (tmp_path / "calls").read_text().split() == ["placement", "run", "faults", "gain"]
     assert done.returncode == 70
+
+
+def test_what_stands_behind_the_dashes_is_for_grid_and_gain(run, tmp_path):
+    assert run("--", "--cell", "tensor_parallel=2").returncode == 0
+    given = {
+        line.split()[2]: "--cell tensor_parallel=2" in line
+        for line in (tmp_path / "calls.whole").read_text().splitlines()
+    }
+    assert given == {"placement": False, "run": True, "faults": False, "gain": True}
 
 
 @pytest.mark.parametrize(
