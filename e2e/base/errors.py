@@ -47,16 +47,16 @@ class RecordingError(UsageError):
 
 
 class EngineError(RigError):
-    """``cause`` is the root-cause line picked out of the engine's log, ``log_tail`` its last lines. ``recorded``: does
-    the recording hold it already?"""
+    """``cause`` is the root-cause line picked out of the engine's log, ``log_tail`` its last lines. ``log``: where a
+    server's is meant, that. ``recorded``: does the recording hold it already?"""
 
     exit_code = EXIT_ENGINE
     recorded = False
 
-    def __init__(self, message: str, *, cause: str = "", log_tail: str = "") -> None:
+    def __init__(self, message: str, *, cause: str = "", log_tail: str = "", log: str = "") -> None:
         super().__init__(message)
         self.cause = cause or message
-        self.log_tail = log_tail
+        self.log_tail, self.log = log_tail, log
 
 
 class EngineRefused(EngineError):

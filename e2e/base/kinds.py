@@ -164,13 +164,15 @@ class EngineConfig:
 
 @kind("engine.failed")
 class EngineFailed:
-    """``stage``: "start", "prepare" or "run". ``error``: class name of base.errors."""
+    """``stage``: "start", "prepare" or "run". ``error``: class name of base.errors. ``log``: of a server, where the
+    tail is that one's."""
 
     engine: str
     stage: str
     error: str
     cause: str
     log_tail: str
+    log: str | None = None
 
 
 @kind("engine.stop")

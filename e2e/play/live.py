@@ -84,6 +84,7 @@ class LiveWorld:
             self.hidden |= secrets(self.settings) | redact.secrets(_confidences(spec))
             self.ledger.confide(logs, self.hidden)
             if store:
+                self.ledger.confide(logs.with_name(store.name), self.hidden)  # one that engines share has its own logs
                 spec = self._on(store, spec)
             engine = stack.enter_context(
                 self._launcher().start(spec, log_path=logs.with_name(f"{name}.log"), record=self.record)

@@ -30,7 +30,7 @@ SETTLE_S = 10.0
 def failed(record: Record, engine: str, stage: str, error: EngineError, *, cause: str = "", log_tail: str = "") -> None:
     record(
         "engine.failed", engine=engine, stage=stage, error=type(error).__name__, cause=cause or error.cause,
-        log_tail=log_tail or error.log_tail,
+        log_tail=log_tail or error.log_tail, **({"log": error.log} if error.log else {}),
     )  # fmt: skip
 
 

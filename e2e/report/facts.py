@@ -147,8 +147,10 @@ def _wall(value: object) -> datetime | None:
 
 
 def _logs(events: Sequence[Event]) -> dict[str, EngineLog]:
+    failed = [e for e in events if e.kind == "engine.failed"]
     paths = {str(e["engine"]): str(e["log"] or "") for e in events if e.kind == "engine.start"}
-    tails = {str(e["engine"]): str(e["log_tail"] or "") for e in events if e.kind == "engine.failed"}
+    paths |= {str(e["engine"]): str(e["log"]) for e in failed if e.data.get("log")}
+    tails = {str(e["engine"]): str(e["log_tail"] or "") for e in failed}
     return {name: EngineLog(paths.get(name, ""), tails.get(name, "")) for name in paths | tails}
 
 

@@ -133,15 +133,18 @@ class Service:
 
     def crash(self, what: str, then: str = "") -> EngineCrashed:
         cause = f"{what} under a running engine{then}"
-        return EngineCrashed(f"{cause}; {self._cure()}.", cause=cause, log_tail=self.log.tail())
+        return EngineCrashed(f"{cause}; {self._cure()}.", cause=cause, **self._said())
 
     def _refused(self, why: str) -> EngineRefused:
         cause = f"{self.spec.name} is of no use: {' '.join(why.split())}"
-        return EngineRefused(f"{cause}; {self._cure()}.", cause=cause, log_tail=self.log.tail())
+        return EngineRefused(f"{cause}; {self._cure()}.", cause=cause, **self._said())
 
     def _late(self, why: str) -> EngineTimeout:
         cause = f"{self.spec.name} did not work within {self.spec.limit_s:g} s: {' '.join(why.split())}"
-        return EngineTimeout(f"{cause}; {self._cure()}.", cause=cause, log_tail=self.log.tail())
+        return EngineTimeout(f"{cause}; {self._cure()}.", cause=cause, **self._said())
+
+    def _said(self) -> dict[str, str]:
+        return {"log_tail": self.log.tail(), "log": str(self.log_path) if self.child else ""}
 
     def _cure(self) -> str:
         cure = self.spec.cure or "see its log"

@@ -75,6 +75,26 @@ def test_what_an_engine_that_never_got_ready_was_told_in_confidence_stays_in_no_
     assert KEY not in screen.getvalue()
 
 
+def test_logs_of_a_store_that_engines_share_are_known_to_whoever_cleans_up(world, monkeypatch):
+    known = []
+
+    class Peeking(Launcher):
+        def start(self, spec, *, log_path, record):
+            known.extend(RunFile.read(world.ledger.path).logs)
+            raise EngineRefused("it ended")
+
+    monkeypatch.setattr(LiveWorld, "_launcher", lambda self: Peeking())
+    told = scene(ConnectorConfig("Mine", env={"MY_TOKEN": KEY}))
+    with (
+        pytest.raises(EngineRefused),
+        world.store(told.part, "HND.store.1") as store,
+        world.engine(told, SITE, NAME, store),
+    ):
+        pass
+    assert [path.rpartition("/")[2] for path in known] == [NAME, "HND.store.1"]
+    assert RunFile.read(world.ledger.path).logs == []
+
+
 def test_a_server_that_does_not_start_fails_the_engine(world, tmp_path):
     told = scene(ConnectorConfig("Mine", services=(server("raise SystemExit('no pool')", ready="never"),)))
     with (
@@ -104,3 +124,4 @@ def test_a_server_that_died_fails_the_engine_that_runs(world, tmp_path):
     failed = read(tmp_path / "recording.jsonl")[-1]
     assert (failed.kind, failed["engine"], failed["stage"]) == ("engine.failed", NAME, "run")
     assert failed["cause"] == "pool ended with exit code 0 under a running engine"
+    assert (failed["log"], failed["log_tail"]) == (str(tmp_path / "logs" / f"{NAME}.pool.log"), "up")

@@ -380,6 +380,11 @@ def test_cells_are_grouped_by_cause_with_the_engines_last_lines(tmp_path: Path):
     assert text.count("line 39") == 1
     for name in (CELL, f"{CELL}-1", f"{CELL}-2"):
         assert f"#### `{name}`" in text
+    of_server = [
+        Event(e.kind, {**e.data, "log": "/r/logs/HND.maru-server.log"}, e.t_ns) if e.kind == "engine.failed" else e
+        for e in events
+    ]
+    assert "is `/r/logs/HND.maru-server.log`. Its last lines:\n\n```\nline 25\n" in report_md(of_server)
 
     stream = io.StringIO()
     console.show(facts(events), judge(events), on=console.console(stream), directory=tmp_path)
