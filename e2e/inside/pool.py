@@ -61,7 +61,7 @@ class Pool:
     def find(self, groups: Sequence[str], *, pin: str | None = None) -> list[str | None]:
         """The tag of each of ``groups``, None of one that is not there. With ``pin``, a name, they stay until
         ``unpin``, or for two minutes."""
-        return self._ask(p.Find(list(groups), pin)) or [None] * len(groups)
+        return (groups and self._ask(p.Find(list(groups), pin))) or [None] * len(groups)
 
     def unpin(self, pin: str) -> None:
         self._ask(p.Unpin(pin))
