@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -190,3 +191,48 @@ def test_it_is_there_in_a_moment_since_it_imports_no_torch():
     assert subprocess.run([sys.executable, *words], env=ENV, capture_output=True, text=True, check=True).stdout == (
         "False\n"
     )
+
+
+def test_engines_and_index_die_at_random_and_nobody_reads_wrong_bytes(server, tmp_path):
+    """Three engines store and load under eviction; one is killed, one stopped for a while, the index killed twice."""
+    script = str(Path(__file__).with_name("engine_on_pool.py"))
+    engines = [
+        subprocess.Popen(
+            [sys.executable, script, server.address, str(tmp_path), str(seed)], env=ENV, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )
+        for seed in range(3)
+    ]  # fmt: skip
+    client = Client(server.address, limit_s=30.0, rest_s=0.0)
+
+    def at_work(groups: int) -> None:
+        assert wait(lambda: client(p.Status()).groups >= groups, limit_s=60) is Outcome.READY
+
+    try:
+        assert [engine.stdout.readline() for engine in engines] == ["ready\n"] * 3
+        at_work(50)
+        engines[0].kill()
+        engines[1].send_signal(signal.SIGSTOP)
+        server.kill()
+        server.start()
+        client = Client(server.address, limit_s=30.0, rest_s=0.0)
+        at_work(50)
+        engines[1].send_signal(signal.SIGCONT)
+        server.kill()
+        server.start()
+        client = Client(server.address, limit_s=30.0, rest_s=0.0)
+        at_work(50)
+        assert wait(lambda: client(p.Status()).evicted > 100, limit_s=60) is Outcome.READY
+        for engine in engines[1:]:
+            engine.communicate(timeout=60)
+    finally:
+        for engine in engines:
+            engine.kill()
+            engine.wait(30)
+            engine.stdout.close()
+            engine.stdin.close()
+    for seed in (1, 2):
+        seen = json.loads((tmp_path / f"seen-{seed}.json").read_text())
+        assert seen["wrong"] == 0
+        assert min(seen["served"], seen["missed"], seen["stored"]) > 0, seen
+    assert wait(lambda: client(p.Status()).reserved == 0, limit_s=30) is Outcome.READY
