@@ -6,6 +6,7 @@ import json
 import random
 import sys
 import threading
+import time
 from pathlib import Path
 
 import torch
@@ -35,6 +36,7 @@ def main(address: str, folder: str, seed: str) -> None:
             seen["stored"] += pool.put(name, "t", [(name, right)]) == ""
             continue
         (extents,) = pool.locate([name])
+        time.sleep(rng.random() / 100)  # meanwhile it may be evicted, and its room be another's
         out = torch.empty_like(right)
         if not pool.read(extents.get(name), out):
             seen["missed"] += 1
