@@ -4,6 +4,7 @@ bytes, and never a hang."""
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -30,10 +31,12 @@ def store(engine, tmp_path):
 
 
 def on(store: Store):
-    """The embedded connector of an engine on this store."""
+    """The embedded connector of an engine on this store. Where its scheduler finds the index again before its worker
+    does, a load fails, and is recomputed."""
     adapter = load("embedded", pool_bytes=128 << 20)
     cell = expand(Selection(), adapter).cells[0]
-    return store.give(adapter.config(cell, pool_dir=str(store.folder), block_size=16))
+    config = adapter.config(cell, pool_dir=str(store.folder), block_size=16)
+    return store.give(replace(config, load_failure_policy="recompute"))
 
 
 def again(client, asked, *, cold, cached: int) -> None:
