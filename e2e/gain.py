@@ -147,7 +147,7 @@ class _Gain:
         }
         rule = planned.hit_rule(next(iter(sides.values())))
         return Branch(
-            name=name, round=round, sides=sides, prompts=prompts, external=rule.external, numbers=numbers, order=order,
+            name=name, round=round, sides=sides, prompts=prompts, rule=rule, numbers=numbers, order=order,
             concurrency=self.wanted.concurrency, repeats=self.wanted.repeats, launched=launched, salt=f"{run_id}.gain",
         )  # fmt: skip
 

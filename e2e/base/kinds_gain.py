@@ -47,7 +47,7 @@ class GainPlan:
 class GainSample:
     """``side`` a2 is a once more, for the noise. ``number``: equal for the sides of one pair. ``ttft_s``: client
     seconds per request. ``local``, ``external``: tokens by vLLM's count, None where it has none; ``expected``: external
-    tokens predicted."""
+    tokens predicted, ``least`` where it may be fewer."""
 
     branch: str
     side: Literal["a", "b", "a2"]
@@ -62,6 +62,7 @@ class GainSample:
     local: int | None
     external: int | None
     expected: int
+    least: int | None = None
 
 
 @kind("gain.overlap")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from e2e.base.cell import Cell
+from e2e.base.connector import HitRule
 from e2e.base.errors import EngineError
 from e2e.base.event import Record
 from e2e.observe.metrics import Snapshot
@@ -21,15 +22,15 @@ PROFILED = 3
 @dataclass(frozen=True, kw_only=True)
 class Branch:
     """What is compared on one engine. ``sides``: name -> cell; those of one cell share what is stored. ``prompts``:
-    length in tokens -> as many as run at once. ``external``: length -> tokens that the connector serves. ``numbers``:
-    of the samples; ``order``: number -> (place, side), those that are measured under it. ``launched``: sides whose
+    length in tokens -> as many as run at once. ``rule``: what the connector serves. ``numbers``: of the
+    samples; ``order``: number -> (place, side), those that are measured under it. ``launched``: sides whose
     launches are counted. ``salt``: of this comparison."""
 
     name: str
     round: int
     sides: Mapping[str, Cell]
     prompts: Mapping[int, Sequence[Prompt]]
-    external: Callable[[int], int]
+    rule: HitRule
     concurrency: Sequence[int]
     repeats: int
     numbers: Iterator[int]
@@ -40,7 +41,7 @@ class Branch:
     def play(self, engine: LiveEngine, record: Record) -> None:
         senders = {cell.id: self._sender(engine, cell) for cell in self.sides.values()}
         by_side = {side: senders[cell.id] for side, cell in self.sides.items()}
-        for length, prompts in self.prompts.items():
+        for prompts in self.prompts.values():
             for sender in senders.values():
                 sender.store(prompts)
             for at_once in self.concurrency:
@@ -53,7 +54,7 @@ class Branch:
                     number = next(self.numbers)
                     for place, side in self.order(number):
                         about = {"branch": self.name, "round": self.round, "number": number, "order": place}
-                        _sample(by_side[side], engine, record, chosen, self.external(length), **about, side=side)
+                        _sample(by_side[side], engine, record, chosen, self.rule, **about, side=side)
                 record_overlap(record, engine, self.name)
             for side in self.launched:
                 _launches(by_side[side], engine, record, prompts, branch=self.name, side=side)
@@ -66,8 +67,10 @@ class Branch:
 
 
 def _sample(
-    sender: Sender, engine: LiveEngine, record: Record, prompts: Sequence[Prompt], expected: int, **about: object
+    sender: Sender, engine: LiveEngine, record: Record, prompts: Sequence[Prompt], rule: HitRule, **about: object
 ) -> None:  # fmt: skip
+    expected = rule.external(len(prompts[0]))
+    least = {"least": max(expected - rule.short_by, 1) * len(prompts)} if rule.short_by else {}
     sender.forget_local()
 
     def metrics() -> Snapshot:
@@ -84,7 +87,7 @@ def _sample(
         server={"sum_s": after.ttft_sum - before.ttft_sum, "count": after.ttft_count - before.ttft_count},
         local=_either(counted, "local_cache_hit", "local_hits"),
         external=_either(counted, "external_kv_transfer", "external_hits"),
-        expected=expected * len(prompts), **about,
+        expected=expected * len(prompts), **least, **about,
     )  # fmt: skip
 
 

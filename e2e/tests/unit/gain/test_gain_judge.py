@@ -54,6 +54,13 @@ def judged(monkeypatch, events, **verdicts):
     return room.judge_gain(events)
 
 
+def test_a_connector_that_may_serve_fewer_is_timed_with_what_it_served(monkeypatch):
+    rounded = {"external": 464, "expected": 512}
+    assert judged(monkeypatch, recording(b=0.8, **rounded, least=464)).answers[0].answer == FASTER
+    assert judged(monkeypatch, recording(b=0.8, **rounded, least=480)).answers[0].left_out == 90
+    assert judged(monkeypatch, recording(b=0.8, **rounded)).answers[0].left_out == 90
+
+
 @pytest.mark.parametrize(("b", "answer"), [(0.8, FASTER), (1.25, SLOWER), (1.0, WITHIN), (0.999, WITHIN)])
 def test_answer(monkeypatch, b, answer):
     found = judged(monkeypatch, recording(b=b))
