@@ -51,3 +51,21 @@ def test_a_torn_object_is_never_served(engine, tmp_path, policy) -> None:
             (evidence,) = client.collective_rpc("rig_evidence", 0)
             assert evidence["counters"]["load_failures"] == number + 1
             assert client.reset_prefix_cache(external=True)[0]
+
+
+def test_what_was_read_of_a_failed_load_is_told_as_such(engine, tmp_path) -> None:
+    """The step that read garbage is told as one that the connector took back; what it then kept is read again."""
+    connector = ConnectorConfig(
+        kv_connector="EmbeddedConnector", module_path="e2e.inside.connector", load_failure_policy="recompute",
+        extra={"embedded_pool_dir": str(tmp_path / "pool"), "maru_pool_size": "128M"},
+    )  # fmt: skip
+    (asked,) = prompts([1033])
+    with engine(connector=connector) as client:
+        assert client.collective_rpc("rig_probe", True)[0]["on"]
+        ask(client, asked, params=WAYS[0], max_tokens=4)
+        _rot(tmp_path / "pool" / "region")
+        assert client.reset_prefix_cache()[0]
+        ask(client, asked, params=WAYS[0], max_tokens=4)
+        rows = client.collective_rpc("rig_digests", 0)[0]["rows"]
+    assert [(row["when"], row["nth"], row["failed"]) for row in rows] == [("computed", 1, False), ("read", 1, True)]
+    assert rows[1]["tokens"] == 1024

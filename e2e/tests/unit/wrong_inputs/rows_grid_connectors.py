@@ -78,6 +78,16 @@ ROWS = (
         for name in ("example", "offloading", "lmcache", "maru")
     ),
     *(
+        Row(f"ranks: {word}", ("cells", "--cell", word), 2, (says,))
+        for word, says in {
+            "tensor_parallel=two": "axis tensor_parallel: 'two' is no whole number from 1 on (ranks).",
+            "tensor_parallel=-2": "axis tensor_parallel: '-2' is no whole number from 1 on (ranks).",
+            "tensor_parallel=": "'tensor_parallel=' is no axis=value; write layout=HND,overlap=on.",
+            "tensor_parallel_size=2": "axis 'tensor_parallel_size' is unknown; did you mean tensor_parallel?",
+            "tp=2": "axis 'tp' is unknown; use layout,",
+        }.items()
+    ),
+    *(
         Row(
             f"{ranks} ranks for a model of 9 heads over 3",
             ("run", "--cell", f"tensor_parallel={ranks}"),
