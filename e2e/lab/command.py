@@ -12,6 +12,7 @@ from pathlib import Path
 
 from e2e.base.errors import EXIT_CORRUPT, EXIT_PASS, RigError, SettingsError
 from e2e.lab import report
+from e2e.report.files import judged
 from e2e.settings import world
 
 #: Wall limit of each of the two, in seconds.
@@ -47,8 +48,10 @@ def placement(
     regression = _run("regression", ["--device", device], out=out, python=python, limit_s=limit_s)
     on_gpu = device == "cuda"
     bench = _run("bench", ["--quick"] * quick, out=out, python=python, limit_s=limit_s) if on_gpu else None
-    report.write(regression, bench, directory=out)
-    return EXIT_PASS if regression["ok"] else EXIT_CORRUPT
+    code = EXIT_PASS if regression["ok"] else EXIT_CORRUPT
+    with judged(code):
+        report.write(regression, bench, directory=out)
+    return code
 
 
 def _require_torch(python: str, *, limit_s: float = 120.0) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from test_hostile_text import FEW, assert_harmless, assert_shows, poisoned, rows_are_whole, shown, words
 
-from e2e.lab import report
+from e2e import cli
+from e2e.lab import command, report
 from e2e.report import markdown, terminal
 
 RECORDED = Path(__file__).resolve().parents[2] / "recordings" / "h200" / "bench.json.gz"
@@ -54,6 +55,14 @@ def test_a_mismatch_in_one_dtype_shows(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "Placement: MISMATCH" in out
     assert out.splitlines()[-1] == f"report: {tmp_path / 'placement.md'}"
+
+
+def test_a_mismatch_stays_one_where_it_can_t_be_written(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(command, "_require_torch", lambda python: None)
+    monkeypatch.setattr(command, "_run", lambda module, *args, **more: REGRESSION)
+    (tmp_path / "placement.md" / "x").mkdir(parents=True)
+    assert cli.execute(["placement", "--device", "cpu", "--out", str(tmp_path)]) == 1
+    assert "it was judged with exit code 1, but can't write" in capfd.readouterr().err
 
 
 def test_without_a_gpu_what_is_missing_is_said():
