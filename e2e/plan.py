@@ -98,10 +98,7 @@ class KeyPlan:
         if self.model:
             heads = max(self.model.kv_heads // int(cell.get("tensor_parallel", 1)), 1)
             shape = blind.Geometry(kv_heads=heads, layers=self.model.layers, block_size=self.block_size)
-            spots += blind.guard(
-                shape, self.hit_rule(cell), self.lengths.lengths,
-                digests=self.settings.digests, deterministic=self.concurrency == 1,
-            )  # fmt: skip
+            spots += blind.guard(shape, self.hit_rule(cell), self.lengths.lengths, digests=self.settings.digests)
         if self.settings.attach:
             why = "there is no engine without the connector to compare with, so a spoilt first answer looks right"
             spots.append({"fault_class": "first answer", "why": why})
@@ -121,7 +118,7 @@ class KeyPlan:
             "adapter": self.adapter.name, "expect": expect, "oracle": self.lengths.oracle if alone else "split_matched",
             "step": self.lengths.step, "lengths": [text.tokens for text in program.texts],
             "blind": self.blind_spots(cell), "counters": self.adapter.abilities.counters,
-            "baseline": not self.settings.attach, "deterministic": alone,
+            "baseline": not self.settings.attach,
             "digests": self.settings.digests, "fault": cell.get("fault"), "scenario": program.scenario,
             "program": plainly(program), "program_digest": program.digest,
             "lossy": self.adapter.abilities.lossy, **policy,

@@ -70,12 +70,11 @@ class PlanCell:
     """``expect``: layout, block_size, attention_backend, storage_format, placement, overlap, load; only what can be
     checked. ``step``: tokens per prefill step or None. ``lengths``: prompt lengths in tokens by prompt index.
     ``blind``: [{"fault_class", "why"}]. ``counters``: does the adapter have counters of its own that must agree.
-    ``baseline``: is there an engine without a connector to compare with (not where we attach). ``deterministic``: one
-    request at a time or batch-invariant mode. ``digests``: are they expected. ``fault``: name of the planted one.
-    ``load_failure_policy``: vLLM's kv_load_failure_policy of the connector's engine, "fail" or "recompute".
-    ``lossy``: the adapter says that the connector stores with loss.
+    ``baseline``: is there an engine without a connector to compare with (not where we attach). ``digests``: are they
+    expected. ``fault``: name of the planted one. ``load_failure_policy``: vLLM's kv_load_failure_policy of the
+    connector's engine, "fail" or "recompute". ``lossy``: the adapter says that the connector stores with loss.
     ``program``: what the cell does and must show, see ``program.py``, and its ``program_digest``; recordings from
-    before there were programs have none."""
+    before there were programs have none, but say with ``deterministic`` that they sent one request at a time."""
 
     cell: str
     attempt: int
@@ -89,7 +88,6 @@ class PlanCell:
     blind: list[dict[str, str]]
     counters: bool
     baseline: bool
-    deterministic: bool
     digests: bool
     fault: str | None
     load_failure_policy: str | None = None
@@ -97,6 +95,7 @@ class PlanCell:
     scenario: str = "replay"
     program: Table | None = None
     program_digest: str | None = None
+    deterministic: bool | None = None
 
 
 @kind("plan.invalid")

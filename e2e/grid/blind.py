@@ -21,9 +21,7 @@ class Geometry:
     block_size: int
 
 
-def guard(
-    geometry: Geometry, hit_rule: HitRule, lengths: Sequence[int], *, digests: bool, deterministic: bool
-) -> list[dict[str, str]]:
+def guard(geometry: Geometry, hit_rule: HitRule, lengths: Sequence[int], *, digests: bool) -> list[dict[str, str]]:
     """``[{"fault_class", "why"}]`` for one cell, as it stands in ``plan.cell``; empty when it sees all.
 
     ``lengths``: prompt lengths in tokens. A class is seen when one prompt sees it, so the longest one counts.
@@ -32,7 +30,7 @@ def guard(
     found = {
         **dict(_shapes(geometry)),
         **dict(_spans(served, hit_rule, geometry.block_size, lengths)),
-        **dict(_checks(digests=digests, deterministic=deterministic)),
+        **dict(_checks(digests=digests)),
     }
     return [{"fault_class": name, "why": why} for name, why in found.items()]
 
@@ -65,8 +63,6 @@ def _spans(served: int, rule: HitRule, block_size: int, lengths: Sequence[int]) 
         yield "tail rule", "every prompt is exactly one chunk long, so nothing follows what is stored"
 
 
-def _checks(*, digests: bool, deterministic: bool) -> Iterator[tuple[str, str]]:
+def _checks(*, digests: bool) -> Iterator[tuple[str, str]]:
     if not digests:
         yield "bytes without effect", "digests are off: wrong bytes that move no output logprob are not seen"
-        if not deterministic:
-            yield "within noise", "several requests at once are not deterministic here, so no comparison is exact"

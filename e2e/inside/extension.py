@@ -60,6 +60,8 @@ class RigExtension:
                 "python": platform.python_version(),
             },
         }
+        if (invariant := runtime.batch_invariant(tensor.device)) is not None:
+            info["batch_invariant"] = invariant
         if torch.cuda.is_available():
             info["gpu"] = torch.cuda.get_device_name()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 import torch
@@ -16,6 +17,16 @@ def attention_backend(vllm_config, layer_name: str) -> tuple[str, str]:
     layer = vllm_config.compilation_config.static_forward_context[layer_name]
     cls = layer.get_attn_backend() if hasattr(layer, "get_attn_backend") else layer.attn_backend
     return getattr(cls, "rig_name", cls.get_name()), f"{cls.__module__}.{cls.__qualname__}"
+
+
+def batch_invariant(device: torch.device) -> bool | None:
+    """Does this worker compute a row to the same bits in whatever batch it stands? vLLM's switch is also thrown on a
+    CPU, where nothing follows from it. None where a version of vLLM keeps it somewhere else."""
+    if device.type != "cuda":
+        return False
+    names = (f"vllm.model_executor.{room}.batch_invariant" for room in ("determinism", "layers"))
+    thrown = (getattr(sys.modules.get(name), "_batch_invariant_MODE", None) for name in names)
+    return next((bool(on) for on in thrown if on is not None), None)
 
 
 def resolve_layers(vllm_config, kv_caches: Mapping[str, torch.Tensor], *, block_size: int) -> dict[str, PagedLayer]:

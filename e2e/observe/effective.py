@@ -80,9 +80,10 @@ def _server(client: EngineView) -> dict:
             value = _mapping(value).get(name)
         if value is not None:
             found[key] = value.removeprefix("torch.") if isinstance(value, str) else value
-    environment = _mapping(info.get("vllm_env"))
-    if "VLLM_BATCH_INVARIANT" in environment:
-        found["batch_invariant"] = bool(environment["VLLM_BATCH_INVARIANT"])
+    environment, device = _mapping(info.get("vllm_env")), _mapping(config.get("device_config"))
+    if "VLLM_BATCH_INVARIANT" in environment and "device_type" in device:
+        asked = str(environment["VLLM_BATCH_INVARIANT"]).lower() in ("1", "true")
+        found["batch_invariant"] = asked and device["device_type"] == "cuda"
     system = _mapping(info.get("system_env"))
     versions = {"torch": system.get("torch_version"), "python": str(system.get("python_version") or "").split(" ")[0]}
     return {**found, "versions": {name: version for name, version in versions.items() if version}}

@@ -48,7 +48,9 @@ class References:
         elif kind == "plan.cell":
             self._cells[data["cell"]] = data["engine_key"]
             self._sites[data["engine_key"]] |= set(_sites(data.get("program")))
-            if data.get("program") is None and data["deterministic"] != (data["settings"].get("concurrency", 1) == 1):
+            if data.get("program") is None and data.get("deterministic") != (
+                data["settings"].get("concurrency", 1) == 1
+            ):
                 raise ValueError("says two things of whether it was one request at a time")
         if kind != "note":
             self._names(data)

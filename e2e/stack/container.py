@@ -33,8 +33,8 @@ PORT = 8000
 #: Shared memory for the embedded connector's usual pool, and beside the pool for vLLM's own queues. Bytes.
 DEFAULT_POOL = 2 << 30
 SPARE_SHM = 1 << 30
-#: Of the rig's environment only this goes into containers; the rest names things of the host.
-PASSED = ("HF_TOKEN", "HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+#: Of the rig's environment only this goes into containers; the rest names things of the host, or is set per engine.
+PASSED = ("HF_TOKEN", "HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "VLLM_BATCH_INVARIANT")
 #: How long the last of a container's output may take to arrive. Seconds.
 _OUTPUT_S = 5.0
 

@@ -67,12 +67,11 @@ class Recording:
             "cell": CELL, "attempt": self.attempt, "settings": settings, "engine_key": KEY, "adapter": "embedded",
             "expect": {**SETTINGS, "block_size": BLOCK, "attention_backend": "STRIDED"}, "oracle": self.oracle,
             "step": self.step, "lengths": list(self.lengths), "blind": [], "counters": True,
-            "baseline": True, "deterministic": self.at_once == 1,
+            "baseline": True,
             "digests": False, "fault": None, **plan,
         }  # fmt: skip
         self.program = self.program or lift(planned)
-        if not self.old:
-            planned |= recorded(self.program)
+        planned |= {"deterministic": self.at_once == 1} if self.old else recorded(self.program)
         self.plan = planned
         self.add("plan.cell", **planned)
         lent = [site for site in self.program.sites if self.program.lent(site)]

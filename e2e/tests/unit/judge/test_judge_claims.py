@@ -362,7 +362,7 @@ class TestUnderLoad:
     def crowd(self, **edits) -> Recording:
         """The first run's bytes are others than a plain engine's, and so are the answers; every load is right."""
         recording = Recording(at_once=8, digests=True)
-        shaken = {(arm, p): self.shake for arm in ("cold", "external", "external_again") for p in range(3)}
+        shaken = {(arm, p): self.shake for arm in ("cold", "local", "external", "external_again") for p in range(3)}
         recording.change("request.done", self.nudge, cell=CELL, arm="cold")
         return add_digests(recording, edit={**shaken, **edits.get("edit", {})})
 
@@ -399,7 +399,7 @@ class TestUnderLoad:
 
     def test_one_at_a_time_other_bytes_of_the_first_run_are_corrupt(self):
         recording = Recording(digests=True)
-        shaken = {(arm, p): self.shake for arm in ("cold", "external", "external_again") for p in range(3)}
+        shaken = {(arm, p): self.shake for arm in ("cold", "local", "external", "external_again") for p in range(3)}
         cell = verdict(add_digests(recording, edit=shaken))
         assert (cell.verdict, cell.reason) == (Verdict.CORRUPT, Reason.FIRST_ANSWER_DIFFERS)
 

@@ -16,6 +16,7 @@ SERVER = {
         "scheduler_config": {"max_num_batched_tokens": 512, "async_scheduling": False},
         "model_config": {"dtype": "torch.float32", "max_model_len": 4096},
         "kv_transfer_config": None,
+        "device_config": {"device_type": "cpu"},
     },
     "vllm_env": {"VLLM_BATCH_INVARIANT": False},
     "system_env": {"torch_version": "2.13.0+cpu", "python_version": "3.11.7 (main, May  9 2026)"},
@@ -88,6 +89,16 @@ def test_without_the_extension_the_api_process_tells_what_it_knows():
         "versions": {"vllm": "0.32.0", "torch": "2.13.0+cpu", "python": "3.11.7"},
     }
     assert len(notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "said", "mode"),
+    [("cuda", True, True), ("cuda", "1", True), ("cuda", "0", False), ("cuda", False, False), ("cpu", True, False)],
+)
+def test_batch_invariant_is_what_has_such_kernels(device, said, mode):
+    config = {**SERVER["vllm_config"], "device_config": {"device_type": device}}
+    server = {**SERVER, "vllm_config": config, "vllm_env": {"VLLM_BATCH_INVARIANT": said}}
+    assert observe(Engine(server=server))[0]["batch_invariant"] is mode
 
 
 def test_a_worker_that_knows_half_wins_over_the_api_process():

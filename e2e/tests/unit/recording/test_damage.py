@@ -201,7 +201,7 @@ FREE = """
 engine.ready.start_s request.done.sent_ns request.done.first_ns request.done.done_ns metrics.delta.ttft.sum_s
 engine.start.argv engine.start.argv.* engine.start.launcher engine.start.log
 run.begin.command run.begin.run_id run.begin.versions.maru-e2e run.begin.machine.cpus run.begin.wall_time
-plan.cell.adapter plan.cell.deterministic plan.cell.lengths plan.cell.lengths.*
+plan.cell.adapter plan.cell.lengths plan.cell.lengths.*
 plan.cell.settings.layout plan.cell.settings.load plan.cell.settings.overlap
 plan.cell.settings.placement plan.cell.settings.storage_format plan.cell.baseline plan.cell.counters plan.cell.digests
 request.done.finish_reason reset.local.tries overwrite.free.seed overwrite.free.blocks expect.hit.tokens

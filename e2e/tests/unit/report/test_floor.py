@@ -22,10 +22,13 @@ def test_nothing_ran():
 def test_digests_over_the_cold_ttft():
     rest = dict.fromkeys(("token_ids", "logprobs", "top", "finish_reason", "cached_tokens", "done_ns"))
     sent = dict.fromkeys(("engine", "cell", "prompt", "params", "salt"))
+    hit = {"engine": "a", "cell": None, "prompt": 0, "tokens": 9, "digest": "d"}
     events = [
+        Event("expect.hit", {**hit, "arm": "cold", "local": 0, "external": 0}),
+        Event("expect.hit", {**hit, "arm": "external", "local": 0, "external": 8}),
         Event("digest.cost", {"engine": "a", "cell": None, "arm": "cold", "cost_s": 0.05}),
         Event("digest.cost", {"engine": "a", "cell": None, "arm": "external", "cost_s": 9.0}),
-        Event("request.sent", {**sent, "request": "r", "arm": "cold"}),
+        Event("request.sent", {**sent, "engine": "a", "request": "r", "arm": "cold"}),
         Event("request.done", {**rest, "request": "r", "sent_ns": 0, "first_ns": 2 * 10**9}),
     ]
     assert digest_share(events) == 0.025
