@@ -103,7 +103,7 @@ class EmbeddedConfig:
     defaults: RequestSettings
     inert: tuple[str, ...]
     index: str = ""
-    index_limit_s: float = 2.0
+    index_limit_s: float = 5.0
     evict: bool = False
     async_store: bool = False
 
@@ -144,7 +144,7 @@ def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
         defaults=defaults,
         inert=tuple(key for key in values if key in INERT),
         index=_address(values.get("embedded_index", "")),
-        index_limit_s=_seconds(values, "embedded_index_limit_s", 2.0),
+        index_limit_s=_seconds(values, "embedded_index_limit_s", 5.0),
         evict=_flag(values, "embedded_evict"),
         async_store=_flag(values, "maru_async_store"),
     )

@@ -33,7 +33,7 @@ class Client:
     """Safe to use from several threads and after a fork. ``address``: host:port. ``limit_s``: for one call, the
     connection included. An index that was gone is asked again after ``rest_s``; until then calls fail at once."""
 
-    def __init__(self, address: str, *, name: str = "", limit_s: float = 2.0, rest_s: float = REST_S) -> None:
+    def __init__(self, address: str, *, name: str = "", limit_s: float = 5.0, rest_s: float = REST_S) -> None:
         self.address, self._name, self._limit_s, self._rest_s = address, name, limit_s, rest_s
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
