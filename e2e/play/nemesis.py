@@ -40,11 +40,25 @@ def server_suspended(target: str, engines: Engines, stores: Stores) -> Iterator[
         store.resume(target)
 
 
-#: (what, how) -> way; ``target`` is a site or a server
+def objects_damaged(how: str) -> Callable[[str, Engines, Stores], AbstractContextManager[None]]:
+    """Strikes all that the store holds by now; nothing mends it but storing anew."""
+
+    @contextmanager
+    def way(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
+        if target not in stores:
+            raise SettingsError(f"the program has no store {target} whose objects could be damaged.")
+        stores[target].damage(how, *stores[target].objects())
+        yield
+
+    return way
+
+
+#: (what, how) -> way; ``target`` is a site, a server or, for objects, a store
 WAYS: Mapping[tuple[str, str], Callable[[str, Engines, Stores], AbstractContextManager[None]]] = {
     ("engine", "kill"): engine_killed,
     ("server", "kill"): server_killed,
     ("server", "suspend"): server_suspended,
+    **{("object", how): objects_damaged(how) for how in ("delete", "flip", "tear", "truncate", "replace")},
 }
 
 

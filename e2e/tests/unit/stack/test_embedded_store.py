@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from e2e.base.cell import Cell
-from e2e.base.errors import EngineError
+from e2e.base.errors import EngineError, SettingsError
+from e2e.base.program import Break
 from e2e.connectors.embedded import INDEX, Embedded
 from e2e.inside.evidence import Evidence
 from e2e.inside.index.client import Client
 from e2e.inside.pool import Pool
+from e2e.play.nemesis import broken
 from e2e.stack.store import Store
 
 SIZE = 1 << 20
@@ -70,6 +72,15 @@ def test_what_is_damaged_can_not_be_read(store, pool, how, left):
     assert readable(pool, "b") == left
     assert pool.find(["b"]) == [None if how == "delete" else "t"], "who looks it up can't know"
     assert readable(pool, "a") == readable(pool, "c") == [True, True, True]
+
+
+def test_a_story_strikes_all_that_its_store_holds(store, pool):
+    for value, group in enumerate("abc"):
+        put(pool, group, 10 * value)
+    with broken(Break("object", "tear", "shared"), {}, {"shared": store}):
+        assert [any(readable(pool, group)) for group in "abc"] == [False] * 3
+    with pytest.raises(SettingsError, match="no store other whose objects"):
+        broken(Break("object", "tear", "other"), {}, {"shared": store}).__enter__()
 
 
 def test_what_can_not_be_damaged_is_said(store, pool):
