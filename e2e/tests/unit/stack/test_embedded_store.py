@@ -75,7 +75,7 @@ def test_what_is_damaged_can_not_be_read(store, pool, how, left):
 
 
 def test_a_story_strikes_all_that_its_store_holds(store, pool):
-    for value, group in enumerate("abc"):
+    for value, group in enumerate("abc", start=1):
         put(pool, group, 10 * value)
     with broken(Break("object", "tear", "shared"), {}, {"shared": store}):
         assert [any(readable(pool, group)) for group in "abc"] == [False] * 3
