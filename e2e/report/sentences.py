@@ -198,6 +198,8 @@ def _lossy(seen: Evidence) -> str:
     tokens = "the same tokens" if seen.get("tokens_equal") else "other tokens"
     share = seen.get("wrong_share")
     pages = f"; up to {share:.2%} of a prompt's pages differ by digests" if isinstance(share, (int, float)) else ""
+    if isinstance(off := seen.get("page_off"), (int, float)):
+        pages += f", those sampled by up to {off:.2%} of their largest value"
     return f"{tokens}, logprobs differ by up to {_number(seen['max_logprob_diff'])}{pages}"
 
 

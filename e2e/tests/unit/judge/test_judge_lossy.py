@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from synthetic_digests import add_digests
+from synthetic_digests import HEADS, add_digests, packed
 from synthetic_recording import Recording
 
 from e2e.base.judgement import CellJudgement
@@ -72,6 +73,25 @@ def test_loss_is_no_licence_to_load_something_else():
     cell = verdict(lossy(edit=other_token, digests=lambda values: values.__setitem__(..., values[..., ::-1].copy())))
     assert cell.verdict is Verdict.CORRUPT
     assert Reason.LOSSY_BY_DECLARATION not in {finding.reason for finding in cell.findings}
+
+
+@pytest.mark.parametrize(("factor", "declared"), [(1.01, True), (0.8, True), (-1.0, False), (np.nan, False)])
+def test_a_page_that_is_far_off_is_no_loss(factor, declared):
+    recording = lossy(digests=rounded)
+    page = np.linspace(-1, 1, 64, dtype="<f4")
+    (read,) = recording.find("digest.taken", arm="external", prompt=0)
+    rows = packed(np.zeros(2 * HEADS, "<u8"))
+    recording.add(
+        "digest.sample", **{key: read[key] for key in ("engine", "cell", "arm", "prompt", "request")}, layer=0, kv=0,
+        head=0, block=0, heads=HEADS, block_size=1, first_token=0, rows_expected=rows, rows_found=rows, zero_row="0",
+        expected=packed(page.view("u1")), found=packed((page * np.float32(factor)).view("u1")), dtype="float32",
+    )  # fmt: skip
+    cell = verdict(recording)
+    assert (cell.reason is Reason.LOSSY_BY_DECLARATION) is declared
+    if declared:
+        assert cell.findings[0].evidence["page_off"] == pytest.approx(abs(factor - 1), rel=1e-3)
+    else:
+        assert cell.verdict is Verdict.CORRUPT
 
 
 def test_the_first_answer_is_held_to_the_bit():
