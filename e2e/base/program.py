@@ -197,7 +197,7 @@ class Mend(Step, frozen=True, tag="mend"):
 
 
 class Together(Step, frozen=True, tag="together"):
-    """All at once; it ends when all have ended."""
+    """All at once; it ends when all have ended. No site is sent two things, whose counters could not be told apart."""
 
     steps: tuple[Send | Break | Mend | Stop, ...]
 
@@ -289,6 +289,9 @@ def check(program: Program) -> None:
         _check_text(program, index, text)
     sent: set[Where] = set()
     broken: set[tuple[str, str, str]] = set()
+    for step in program.steps:
+        if isinstance(step, Together):
+            _check_together(program, step)
     for step in program.flat:
         _check_nemesis(step, broken)
         engine = isinstance(step, Break) and step.what == "engine"
@@ -325,6 +328,17 @@ class _Site:
     running: bool = False
     overwritten: bool = False
     warm: set[int] = field(default_factory=set)
+
+
+def _check_together(program: Program, together: Together) -> None:
+    sends = [step for step in together.steps if isinstance(step, Send)]
+    if len({send.site for send in sends}) != len(sends):
+        raise ValueError("a site is sent two things at once; make them one Send, with at_once")
+    answers = {send.where for send in sends}
+    if any(
+        0 <= text < len(program.texts) and program.texts[text].follows in answers for s in sends for text in s.texts
+    ):
+        raise ValueError("an answer is followed while it is given")
 
 
 def _check_nemesis(step: Step, broken: set[tuple[str, str, str]]) -> None:

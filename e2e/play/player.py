@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Generic
 
-from e2e.base.errors import EngineCrashed, EngineError, EngineTimeout
+from e2e.base.errors import EngineAnswer, EngineCrashed, EngineError
 from e2e.base.event import Event
 from e2e.base.program import Site
 from e2e.play.story import Story
@@ -131,7 +131,7 @@ class Player(Generic[P]):
             self.say(f"{scene.cell}: {error}")
             if not error.recorded:
                 self.record("note", text=f"{scene.cell}: {error}")
-            if not all(map(self._serves, lent)) or isinstance(error, (EngineCrashed, EngineTimeout)):
+            if not all(map(self._serves, lent)) or not isinstance(error, EngineAnswer):
                 return False
         self.record("cell.end", **place)
         try:

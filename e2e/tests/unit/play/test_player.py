@@ -17,6 +17,7 @@ from e2e.base.event import REQUIRED
 from e2e.base.program import Break, Empty, Mend, Program, Site, Start, Stop, Together, plainly
 from e2e.play.player import After, Player
 from e2e.recording.journal import Journal, read
+from e2e.recording.resume import finished
 from e2e.report.progress import Progress
 from e2e.standing import Standing
 
@@ -167,6 +168,13 @@ def test_keys_with_equal_plain_engines_share_one_and_its_failure_stands_under_bo
     assert {cell[0] for cell in played.of("cell.end", "cell")} == {"K", "M"}
 
 
+def test_an_own_engine_that_never_gets_ready_leaves_its_cell_to_a_resumed_run(tmp_path):
+    played = Played(tmp_path, key("K", own()), fails={("start", "K.one.1.2"): EngineRefused("no")})
+    assert played.of("cell.begin", "cell") == ["K-a", "K-b"]
+    assert played.of("cell.end", "cell") == ["K-b"]
+    assert finished(played.events) == {"K-b"}
+
+
 def test_an_engine_that_never_gets_ready_ends_its_key(tmp_path):
     played = Played(tmp_path, key("K", lent()), key("L", lent()), fails={("start", "K.one.1.2"): EngineRefused("no")})
     assert played.of("cell.begin", "cell") == ["L-a", "L-b"]
@@ -197,9 +205,10 @@ def test_at_once_means_that_it_ends_when_all_have_ended(tmp_path):
 
 
 def test_of_what_fails_at_once_the_first_is_told_and_the_others_end(tmp_path):
-    beside = Together((send("hot", ONE), send("warm", ONE)))
+    two = Site("two")
+    beside = Together((send("hot", ONE), send("warm", two)))
     fails = {("send", "K-a", "hot"): EngineAnswer("no", status=500)}
-    played = Played(tmp_path, key("K", own(beside), "a"), fails=fails)
+    played = Played(tmp_path, key("K", own(Start("two"), beside, more=(two,)), "a"), fails=fails)
     assert {name for _, name in played.sent} == {"alone", "cold", "hot", "warm"}
     assert played.of("note", "text") == ["K-a: no"]
 

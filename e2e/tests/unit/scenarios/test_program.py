@@ -25,6 +25,7 @@ from e2e.base.program import (
     Start,
     Stop,
     Text,
+    Together,
     plainly,
     program_of,
 )
@@ -52,6 +53,7 @@ WRONG = {
     "no claim looks at it": (COLD, Forget("one"), Scribble("one"), Send("again", "one", (0,), (Served(True),))),
     "overwritten before it": (COLD, Forget("one"), AGAIN),
     "only who starts it": (Stop("one"),),
+    "two things at once": (Together((COLD, Send("hot", "one", (0,), (Cold(),)))),),
     "broken twice": (Break("server", "kill", "a"), Break("server", "kill", "a")),
     "nothing to mend": (Break("server", "kill", "a"), Mend("server", "kill", "b")),
     "may end it": (Break("engine", "kill", "one"),),
@@ -80,6 +82,13 @@ def test_texts_that_can_not_be_made_can_not_be_sent(why):
     send = Send("cold", "one", tuple(range(len(TEXTS[why]))), (Cold(),))
     with pytest.raises(ValueError, match=why):
         Program(ONE, TEXTS[why], (send,))
+
+
+def test_nobody_follows_an_answer_while_it_is_given():
+    texts = (Text(9), Text(20, like=0, shared=9, follows=("one", "cold")))
+    beside = Together((COLD, Send("next", "two", (1,), (Cold(),))))
+    with pytest.raises(ValueError, match="while it is given"):
+        Program((*ONE, Site("two")), texts, (beside,))
 
 
 def test_a_lent_plain_engine_has_nobodys_answer_but_its_own():

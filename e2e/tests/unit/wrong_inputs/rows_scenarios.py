@@ -1,0 +1,60 @@
+"""Scenarios that there are not, or that are named where none is chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from row import Row
+
+_UNKNOWN = {
+    "an unknown scenario": ("gremlin", "use replay"),
+    "a scenario with a slip, with the name that was meant": ("repaly", "did you mean replay?"),
+    "a scenario in capitals": ("REPLAY", "did you mean replay?"),
+    "a scenario with blanks around it": (" replay ", "did you mean replay?"),
+    "an empty scenario": ("", "use replay"),
+    "a scenario by its file": ("replay.py", "did you mean replay?"),
+    "a path as a scenario": ("../replay", "did you mean replay?"),
+}
+_BOTH = ("run", "faults", "cells")
+
+
+def _write(name: str, text: str):
+    def given(folder: Path) -> None:
+        (folder / name).write_text(text)
+
+    return given
+
+
+ROWS = (
+    *(
+        Row(f"{name}, of {command}", (command, "--scenario", word), 2, (f"scenario {word!r} is unknown", hint))
+        for command in _BOTH
+        for name, (word, hint) in _UNKNOWN.items()
+    ),
+    Row("the second of two scenarios unknown", ("run", "--scenario", "replay", "--scenario", "crwd"), 2, ("'crwd'",)),
+    Row("no scenario after its flag", ("run", "--scenario"), 2, ("--scenario",)),
+    Row(
+        "an unknown scenario in a variable", ("run",), 2, ("MARU_E2E_SCENARIO", "'gremlin' is unknown", "use replay"),
+        environ={"MARU_E2E_SCENARIO": "gremlin"},
+    ),
+    Row(
+        "an unknown scenario in a file", ("run", "--config", "c.toml"), 2, ("c.toml", "'gremlin' is unknown"),
+        given=_write("c.toml", 'scenario = "gremlin"\n'),
+    ),
+    Row(
+        "a scenario in a file that is no word", ("run", "--config", "c.toml"), 2, ("c.toml", "scenario"),
+        given=_write("c.toml", "scenario = 7\n"),
+    ),
+    *(
+        Row(f"a scenario as an axis of {command}", (command, "--cell", "scenario=replay"), 2,
+            ("scenario is no axis", "--scenario NAME"))
+        for command in (*_BOTH, "gain")
+    ),
+    Row("a comparison of scenarios", ("gain", "--axis", "scenario", "replay", "crowd"), 2, ("scenario is no axis",)),
+    Row(
+        "a scenario as an axis of a grid file", ("run", "--grid", "g.toml"), 2, ("g.toml", "scenario is no axis"),
+        given=_write("g.toml", '[grid]\nscenario = ["replay"]\n'),
+    ),
+    Row("a scenario of a comparison", ("gain", "--scenario", "replay", "--axis", "placement", "index", "kernel"), 2,
+        ("--scenario",)),
+)  # fmt: skip
