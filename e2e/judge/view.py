@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from e2e.base.program import Program, Send, Site, Span, Where
+from e2e.base.program import Happened, Program, Send, Site, Span, Where
+from e2e.judge.beside import Beside, beside
 from e2e.judge.taken import Table, Taken
 
 
@@ -91,8 +92,9 @@ class Failure:
 @dataclass
 class Arm:
     """What was recorded of one Send. What was not recorded is None or missing, and no rule takes that for zero.
-    ``gone``: prompts whose client went away. ``evidence``: what the connector says, of each rank that told or once for
-    all. ``seen``: what the player counted."""
+    ``gone``: prompts whose client went away, or that were to fail. ``evidence``: what the connector says, of each rank
+    that told or once for all. ``seen``: what the player counted.
+    """
 
     name: str
     begun: int = 0
@@ -139,6 +141,11 @@ class Arm:
             return None
         spans = {prompt: getattr(hit, source) for prompt, hit in self.expected.items()}
         return plus([Span(0, span.most) if prompt in self.gone else span for prompt, span in spans.items()])
+
+    @property
+    def forgiven(self) -> Arm:
+        """The same where requests may fail: as if their clients had gone away."""
+        return replace(self, gone=[*self.gone, *(failure.prompt for failure in self.failures)], failures=[])
 
     @property
     def local(self) -> int | None:
@@ -193,14 +200,20 @@ class Side:
 
 @dataclass(frozen=True)
 class Sent:
-    """A Send of the program and what was recorded of it. ``alone``: one request at a time, and no other Send beside it.
-    ``fresh``: nothing was served to its site by the connector before it, nor by it."""
+    """A Send of the program and what was recorded of it."""
 
     send: Send
     side: Side
     arm: Arm
-    alone: bool
-    fresh: bool
+    beside: Beside
+
+    @property
+    def alone(self) -> bool:
+        return self.beside.alone
+
+    @property
+    def fresh(self) -> bool:
+        return self.beside.fresh
 
     @property
     def name(self) -> str:
@@ -209,6 +222,10 @@ class Sent:
     @property
     def place(self) -> dict[str, object]:
         return {"engine": self.side.name, "arm": self.send.name}
+
+    def asked_for(self, *what: str) -> bool:
+        """Is it claimed that one of these happens?"""
+        return any(isinstance(claim, Happened) and claim.what in what for claim in self.send.claims)
 
     def answer(self, prompt: int) -> Answer | None:
         """An answer that can be compared, or None."""
@@ -242,25 +259,15 @@ class CellView:
     @cached_property
     def sent(self) -> tuple[Sent, ...]:
         """What was recorded of the program's Sends, in its order."""
-        found, loaded = [], set()
-        for send in self.program.sends:
-            if any(hit.external.most for hit in self.program.hits(send)):
-                loaded.add(send.site)
-            side = self.sides.get(send.site)
-            if side is not None and send.name in side.arms:
-                alone = send.at_once == 1 and send.where not in self._crowded
-                found.append(Sent(send, side, side.arms[send.name], alone, send.site not in loaded))
-        return tuple(found)
-
-    @cached_property
-    def _crowded(self) -> frozenset[Where]:
-        """Sends beside which their engine has another one."""
-        return frozenset(
-            one.where
-            for step in self.program.steps
-            for one in getattr(step, "steps", ())
-            for other in step.steps
-            if isinstance(one, Send) and isinstance(other, Send) and one is not other and one.site == other.site
+        around = beside(self.program)
+        recorded = [
+            (send, side, side.arms[send.name])
+            for send in self.program.sends
+            if (side := self.sides.get(send.site)) is not None and send.name in side.arms
+        ]
+        return tuple(
+            Sent(send, side, arm.forgiven if around[send.where].forgiven else arm, around[send.where])
+            for send, side, arm in recorded
         )
 
     @property

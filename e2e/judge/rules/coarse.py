@@ -36,14 +36,17 @@ def check(view: CellView) -> list[Finding]:
                 beyond = _beyond(view, sent, prompt, allowed)
             if beyond is not None:
                 findings.append(Finding(RULE, Reason.BEYOND_NOISE, beyond))
-            if not exact and _must_be_shown(view, sent) and not digests.vouch(view, sent, prompt):
+            if not exact and _must_be_shown(view, sent, prompt) and not digests.vouch(view, sent, prompt):
                 seen = {"prompt": prompt, **view.place(sent), "noise": allowed}
                 findings.append(Finding(RULE, Reason.NO_EXACT_REFERENCE, seen))
     return findings
 
 
-def _must_be_shown(view: CellView, sent: Sent) -> bool:
-    """What was loaded, and what only digests could show where there are none."""
+def _must_be_shown(view: CellView, sent: Sent, prompt: int) -> bool:
+    """What was loaded, and what only digests could show where there are none. A load that was to fail, and whose
+    failure was told, is none."""
+    if sent.asked_for("load_failures") and digests.failed(view, sent, prompt):
+        return False
     by_digests = sent.send.claim(Loaded) or sent.send.claim(Computed)
     return sent.send.external or (by_digests is not None and not sent.send.like and not view.plan.digests)
 

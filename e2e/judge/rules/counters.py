@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from e2e.base.program import Happened, Span
+from e2e.base.program import Span
 from e2e.base.verdict import Finding, Reason
 from e2e.judge.view import CellView, Sent
 
@@ -21,10 +21,10 @@ def _arm(view: CellView, sent: Sent) -> list[Finding]:
         return findings
     if arm.metrics["went_back"]:
         findings.append(Finding(RULE, Reason.METRICS_RESET, where))
-    if arm.counter("preemptions") and not _claimed(sent, "preemptions"):
+    if arm.counter("preemptions") and not sent.asked_for("preemptions"):
         findings.append(Finding(RULE, Reason.PREEMPTED, {**where, "found": arm.counter("preemptions")}))
     findings.extend(_prompt_tokens(view, sent))
-    if arm.load_failed:
+    if arm.load_failed and not sent.asked_for("load_failures"):
         failed = arm.connector_total("load_failures") or sum(bool(load.get("failed")) for load in arm.loads)
         recomputed = view.plan.load_failure_policy == "recompute"
         findings.append(
@@ -37,13 +37,11 @@ def _arm(view: CellView, sent: Sent) -> list[Finding]:
     return findings
 
 
-def _claimed(sent: Sent, what: str) -> bool:
-    return any(isinstance(claim, Happened) and claim.what == what for claim in sent.send.claims)
-
-
 def _missing(view: CellView, sent: Sent) -> list[str]:
     arm, connector = sent.arm, sent.side.site.connector
     missing = [] if arm.predicted("local") is not None else ["expect.hit"]
+    if sent.beside.cut:
+        return missing
     if connector and view.plan.counters and (silent := _silent(view, sent)):
         missing.append(silent)
     if arm.metrics is None:

@@ -186,7 +186,7 @@ def _to_be_served(sent: Sent, prompt: int) -> int | None:
 def _served(view: CellView, where: Where, prompt: int) -> int:
     """Tokens of this prompt that were to be served, if they are a whole block and it was answered; else 0."""
     sent = view.of(where)
-    if sent is None or prompt not in sent.arm.answers:
+    if sent is None or prompt not in sent.arm.answers or sent.beside.cut:
         return 0
     block = asked(view, sent.side.site, ("block_size",)).get("block_size")
     served = _to_be_served(sent, prompt) or 0
@@ -209,11 +209,17 @@ def _computed(view: CellView, sent: Sent, step: Where, prompt: int) -> Iterator[
         yield Finding(RULE, compare.why(sent, other, Reason.DIGEST_DIFFERS), {**place, **seen})
 
 
+def failed(view: CellView, sent: Sent, prompt: int) -> int:
+    """How often the connector itself said of a load of this prompt that it failed."""
+    return sum(digest.failed for digest in view.table.all(sent.send.where, "read", prompt).values())
+
+
 def _failed(view: CellView, sent: Sent, prompt: int) -> Iterator[Finding]:
     """What the connector itself took back decides nothing: vLLM dropped that step's output."""
-    if failed := sum(digest.failed for digest in view.table.all(sent.send.where, "read", prompt).values()):
+    times = failed(view, sent, prompt)
+    if times and not sent.asked_for("load_failures"):
         recomputed = view.plan.load_failure_policy == "recompute"
-        seen = {**sent.place, "prompt": prompt, "found": failed, "recomputed": recomputed}
+        seen = {**sent.place, "prompt": prompt, "found": times, "recomputed": recomputed}
         yield Finding(RULE, Reason.LOAD_FAILED, {**seen, "errors": sent.arm.connector_errors})
 
 

@@ -16,7 +16,7 @@ def check(view: CellView) -> list[Finding]:
     for sent in view.external:
         arm, place = sent.arm, view.place(sent)
         expect = {axis: plain(value) for axis, value in asked(view, sent.side.site, AXES).items()}
-        if not expect:
+        if not expect or sent.beside.cut:
             continue
         served = [prompt for prompt, hit in arm.expected.items() if hit.external.least and prompt not in arm.gone]
         fewest = min((len(told["loads"] or ()) for told in arm.evidence), default=0)

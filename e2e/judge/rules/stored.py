@@ -13,7 +13,8 @@ def check(view: CellView) -> list[Finding]:
     findings = []
     for sent in view.sent:
         arm = sent.arm
-        if sent.side.site.connector and (failed := arm.connector_total("store_failures")):
+        asked = not sent.side.site.connector or sent.asked_for("store_failures", "no_room")
+        if not asked and (failed := arm.connector_total("store_failures")):
             seen = {**view.place(sent), "failed": failed, "no_room": arm.connector_total("no_room")}
             findings.append(Finding(RULE, Reason.STORE_FAILED, {**seen, "errors": arm.connector_errors}))
     return findings

@@ -23,6 +23,7 @@ from e2e.base.program import (
     Start,
     Stop,
     Text,
+    Together,
 )
 
 PLAIN = Site("bare", connector=False, store=None)
@@ -90,6 +91,19 @@ BROKEN = Program(
         Send("emptied", "one", BOTH, (Missed(), Like((ALONE, TWICE)))),
     ),
     scenario="broken",
+)  # fmt: skip
+
+#: Its server is gone while it serves, and later the engine is killed in the middle of it all.
+NEMESIS = Program(
+    (PLAIN, Site("one")),
+    TEXTS,
+    (
+        *FIRST, Start("one"), STORED, Forget("one"), Scribble("one"), Break("server", "kill", "index"),
+        served("hurt", "one", Happened("load_failures")), Mend("server", "kill", "index"), Forget("one"),
+        Scribble("one"), served("warm", "one"), Forget("one"), Scribble("one"),
+        Together((served("last", "one"), Break("engine", "kill", "one"))), Stop("one", killed=True),
+    ),
+    scenario="nemesis",
 )  # fmt: skip
 
 STORIES = {program.scenario: program for program in (RESTART, PARTIAL, CROWD, BROKEN)}

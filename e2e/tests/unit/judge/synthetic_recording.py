@@ -107,13 +107,18 @@ class Recording:
         self.add("cell.begin", cell=cell, engine=self.connector, attempt=self.attempt)
         running = {site.name: self.connector for site in self.program.sites if site.connector}
         before: dict[str, list[Step]] = {}
+        self.broken: list[dict[str, str]] = []
         for step in self.program.flat:
             if isinstance(step, Start):
                 running[step.site] = self.engine(step.site, cell)
                 before[step.site] = []
             elif isinstance(step, (Break, Mend)):
-                kind = "nemesis.begin" if isinstance(step, Break) else "nemesis.end"
-                self.add(kind, cell=cell, what=step.what, how=step.how, target=step.target)
+                words = {"what": step.what, "how": step.how, "target": step.target}
+                if isinstance(step, Break):
+                    self.broken.append(words)
+                else:
+                    self.broken.remove(words)
+                self.add("nemesis.begin" if isinstance(step, Break) else "nemesis.end", cell=cell, **words)
             elif isinstance(step, Empty):
                 self.add("store.empty", cell=cell, store=step.store, ok=True)
             elif isinstance(step, (Forget, Scribble)):
@@ -122,6 +127,8 @@ class Recording:
                 self.program.site(step.site).connector or not self.program.lent(self.program.site(step.site))
             ):
                 self.arm(running[step.site], cell, step.name, before=before.pop(step.site, []))
+        for words in self.broken:
+            self.add("nemesis.end", cell=cell, **words)
         self.add("cell.end", cell=cell, engine=self.connector, attempt=self.attempt)
 
     def arm(self, engine: str, cell: str | None, arm: str, *, before: Sequence[Step] = ()) -> None:
@@ -144,7 +151,8 @@ class Recording:
             "external_queries": tokens - local, "prompt_tokens": tokens, "preemptions": 0,
             "local_compute": tokens - local - external,
         }  # fmt: skip
-        counters |= {claim.what: claim.least for claim in send.claims if isinstance(claim, Happened)}
+        happened = {claim.what: claim.least for claim in send.claims if isinstance(claim, Happened)}
+        counters |= {what: least for what, least in happened.items() if what in counters}
         slow = {"sum_s": 0.1 if send.external else 0.6, "count": count}
         self.add("metrics.delta", **place, requests=count, counters=counters, ttft=slow, complete=True, went_back=False)
         if self.program.site(send.site).connector:
@@ -156,6 +164,7 @@ class Recording:
                 {"request": f"{arm}.{p}", "tokens": t, **load} for p, (_, t) in zip(send.texts, hits, strict=True) if t
             ]
             counted = {"hit_tokens": external} if send.external else {}
+            counted |= {what: least for what, least in happened.items() if what not in counters}
             self.add("connector.evidence", **place, counters=counted, loads=loads)
 
     def hit(self, send: Send, number: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from stories import CROWD, PARTIAL, RESTART, STORED, STORIES
+from stories import CROWD, NEMESIS, PARTIAL, RESTART, STORED, STORIES
 from synthetic_digests import add_digests
 from synthetic_recording import CELL, Recording, recorded
 from test_judge_rules import CASES, DROPPED
@@ -427,3 +427,59 @@ class TestBatchInvariant:
             "request.done", spoil, cell=CELL, arm="local", prompt=1
         )
         assert verdict(recording).verdict is not Verdict.PASS
+
+
+class TestNemesis:
+    """What a program breaks may fail, and nothing else."""
+
+    def run(self, program: Program = NEMESIS) -> Recording:
+        """The load of the first text fails and is computed again; the killed engine answers one, and can't be asked."""
+        recording = add_digests(Recording(program=program, digests=True))
+        recording.change("digest.taken", put(failed=True), arm="hurt", prompt=0)
+        recording.change("connector.evidence", count(load_failures=1), arm="hurt")
+        self.fail(recording, "last", 1)
+        for kind in ("metrics.delta", "connector.evidence", "digest.taken"):
+            recording.drop(kind, arm="last")
+        return recording
+
+    def fail(self, recording: Recording, arm: str, prompt: int) -> None:
+        (sent,) = recording.find("request.sent", arm=arm, prompt=prompt)
+        recording.drop("request.done", arm=arm, prompt=prompt)
+        recording.add("request.failed", request=sent["request"], error="EngineCrashed", message="gone", status=None)
+
+    def test_what_was_broken_may_fail(self):
+        cell = verdict(self.run())
+        assert (cell.verdict, cell.findings) == (Verdict.PASS, ())
+
+    @pytest.mark.parametrize("arm", ["stored", "warm"])
+    def test_what_was_not_broken_may_not(self, arm):
+        recording = self.run()
+        self.fail(recording, arm, 0)
+        assert verdict(recording).verdict is Verdict.ERROR
+
+    @pytest.mark.parametrize("arm", ["hurt", "warm"])
+    def test_a_failure_that_is_swallowed_is_corrupt(self, arm):
+        def wrong(values):
+            values[0, 0, 0, 0] ^= 1
+
+        recording = Recording(program=NEMESIS, digests=True)
+        cell = verdict(add_digests(recording, edit={(arm, 1): wrong}))
+        assert (cell.verdict, cell.reason) == (Verdict.CORRUPT, Reason.DIGEST_DIFFERS)
+
+    def test_a_failure_that_nobody_asked_for_is_a_finding(self):
+        recording = self.run().change("connector.evidence", count(load_failures=1), arm="warm")
+        assert verdict(recording).reason is Reason.LOAD_FAILED
+        recording = self.run().change("digest.taken", put(failed=True), arm="warm", prompt=0)
+        assert Reason.LOAD_FAILED in reasons(verdict(recording))
+
+    def test_what_did_not_happen_shows_nothing(self):
+        recording = self.run().change("connector.evidence", count(load_failures=0), arm="hurt")
+        assert Reason.SCENARIO_DID_NOT_HAPPEN in reasons(verdict(recording))
+
+    @pytest.mark.parametrize("kind", ["nemesis.begin", "nemesis.end"])
+    def test_what_was_not_broken_or_not_mended_is_not_run(self, kind):
+        assert verdict(self.run().drop(kind, what="server")).reason is Reason.NOT_RUN
+
+    def test_another_answer_of_an_engine_that_was_killed_is_corrupt(self):
+        cell = verdict(self.run().change("request.done", spoil, arm="last", prompt=0))
+        assert cell.verdict is Verdict.CORRUPT
