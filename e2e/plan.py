@@ -68,6 +68,9 @@ class KeyPlan:
         """Of any cell: they differ in nothing that an engine sees."""
         return self.programs[self.cells[0].id]
 
+    def block_size_of(self, site: Site) -> int:
+        return int(site.settings.get("block_size", self.block_size))
+
     @property
     def longest(self) -> int:
         """Tokens of the longest prompt."""
@@ -82,7 +85,8 @@ class KeyPlan:
                 for text in send.texts:
                     span = self.program.texts[text].tokens + self._answer(send)
                     spans[text] = max(span, spans.get(text, 0))
-        whole = (sum(-(-span // self.block_size) for span in spans.values()) + 1) * self.block_size
+        block = self.block_size_of(site)
+        whole = (sum(-(-span // block) for span in spans.values()) + 1) * block
         return max(site.kv_tokens or whole, self.room)
 
     def _answer(self, send: Send) -> int:
@@ -139,8 +143,7 @@ class KeyPlan:
 
     def spec(self, site: Site, *, name: str, model: str, pool_dir: str) -> EngineSpec:
         """The engine of a site. Without the connector it differs in nothing else."""
-        cell = replace(self.cells[0], settings={**self.cells[0].settings, **site.settings})
-        settings, block_size = self.settings, int(cell.get("block_size", self.block_size))
+        cell, settings, block_size = self.cells[0].at(site.settings), self.settings, self.block_size_of(site)
         config = self.adapter.config(cell, pool_dir=pool_dir, block_size=block_size)
         longest = max(self.program.texts[text].tokens + self._answer(s) for s in self.program.sends for text in s.texts)
         room = int(self.tokens(site) * (1 if site.kv_tokens else KV_SPARE)) * (self.bytes_per_token or 0)
@@ -246,9 +249,10 @@ def check_space(plan: KeyPlan, shared: Path) -> None:
 def check_room(plan: KeyPlan, site: Site, effective: Mapping[str, object]) -> None:
     """The same once an engine is there: it may have given itself another cache than was asked for."""
     blocks, needed = effective.get("num_blocks"), plan.tokens(site)
-    if isinstance(blocks, int) and blocks * plan.block_size < needed:
+    block = plan.block_size_of(site)
+    if isinstance(blocks, int) and blocks * block < needed:
         raise SettingsError(
-            f"the KV cache holds {blocks * plan.block_size} tokens and an arm needs {needed}; "
+            f"the KV cache holds {blocks * block} tokens and an arm needs {needed}; "
             "raise --kv-cache-size, or ask for shorter --lengths."
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 #: Axes in the order in which they stand in a cell's id. The first block names a bare value (``NHD``),
@@ -24,29 +24,37 @@ ALWAYS = ("layout", "storage_format", "overlap", "placement")
 class Cell:
     """``settings``: axis -> value, values as str or int, read-only. Axes left out have no meaning for this connector.
 
-    ``usual``: axis -> the value that need not be said, that of nobody's choice on this device.
+    ``usual``: axis -> the value that need not be said, that of nobody's choice on this device. ``name``: its id, where
+    that is another cell's; see ``at``.
     """
 
     settings: Mapping[str, str | int]
     usual: Mapping[str, str | int | None] = field(default_factory=dict, compare=False)
+    name: str = ""
 
     def __post_init__(self) -> None:
         unknown = [axis for axis in self.settings if axis not in AXES]
         if unknown:
             raise ValueError(f"unknown axis {unknown[0]!r}")
-        for name in ("settings", "usual"):
-            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        for table in ("settings", "usual"):
+            object.__setattr__(self, table, MappingProxyType(dict(getattr(self, table))))
 
     @property
     def id(self) -> str:
         """Made of letters, digits, ``_`` and ``-``: ``HND-layerwise-overlap_on-kernel``. A function of this cell alone,
         whatever else a grid holds: what is as usual is left out, so that the next night finds the cell again."""
+        if self.name:
+            return self.name
         said = [axis for axis in AXES if axis in self.settings and (axis in ALWAYS or not self._as_usual(axis))]
         return "-".join(part(axis, self.settings[axis]) for axis in said) or "default"
 
     def _as_usual(self, axis: str) -> bool:
         usual = derived_load(self.settings.get("overlap")) if axis == "load" else self.usual.get(axis)
         return self.settings[axis] == usual
+
+    def at(self, settings: Mapping[str, str | int]) -> Cell:
+        """This cell on an engine that differs from it in these axes; what it stores is this cell's all the same."""
+        return replace(self, settings={**self.settings, **settings}, name=self.id) if settings else self
 
     def get(self, axis: str, default: str | int | None = None) -> str | int | None:
         return self.settings.get(axis, default)

@@ -86,7 +86,7 @@ class LiveEngine:
         salt = ".".join(filter(None, (self.salt, scene.cell or self.site.name, send.salt)))
         how = arms.Sending(
             engine=self.name, cell=scene.cell, arm=send.name, at_once=send.at_once, salt=salt, gone_s=send.gone_s,
-            params=self.adapter.request_params(cell) if cell and self.site.connector else None, forgiving=forgiving,
+            params=self._params(cell) if cell and self.site.connector else None, forgiving=forgiving,
             limit_s=self.settings.request_limit_s, max_tokens=send.answer or self.settings.max_tokens,
         )  # fmt: skip
         answers = arms.run_arm(
@@ -94,6 +94,9 @@ class LiveEngine:
             hits=scene.program.hits(send), record=self.record,
         )  # fmt: skip
         self.prompts.answered(key, scene.cell, send, answers)
+
+    def _params(self, cell: Cell) -> dict[str, object] | None:
+        return self.adapter.request_params(cell.at(self.site.settings))
 
     def forget(self, scene: Scene[KeyPlan], before: str) -> None:
         place = {"engine": self.name, "cell": scene.cell, "arm": before}

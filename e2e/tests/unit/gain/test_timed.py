@@ -1,0 +1,117 @@
+"""The measuring loop: what is sent in which order, and what of it is a sample; the engine counts what it is asked."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+from e2e.base.cell import Cell
+from e2e.gain import ORDERS
+from e2e.play.timed import PROFILED, Branch
+from e2e.replay.prompts import Prompt
+
+A, B = Cell({"layout": "HND", "placement": "index"}), Cell({"layout": "HND", "placement": "kernel"})
+PROMPTS = {
+    length: [Prompt(token_ids=(at, *range(length - 1)), secret="", index=at) for at in range(2)] for length in (32, 64)
+}
+
+
+class Client:
+    """Serves all but the last 16 tokens from the connector, and counts as vLLM does."""
+
+    def __init__(self):
+        self.did, self.requests, self.tokens, self.profiling = [], 0, 0, False
+
+    def reset_prefix_cache(self, limit_s):
+        self.did.append("forget")
+
+    def complete(self, token_ids, *, request_id, max_tokens, cache_salt, **options):
+        assert max_tokens == 1
+        self.did.append((cache_salt.rpartition("-")[2], len(token_ids)))
+        self.requests += 1
+        self.tokens += len(token_ids) - 16
+        return SimpleNamespace(sent_ns=0, first_ns=5_000_000)
+
+    def metrics(self):
+        return (
+            "# TYPE vllm:time_to_first_token_seconds histogram\n"
+            f"vllm:time_to_first_token_seconds_count {self.requests}\n"
+            f"vllm:time_to_first_token_seconds_sum {self.requests * 0.01}\n"
+            "# TYPE vllm:prompt_tokens_by_source_total counter\n"
+            f'vllm:prompt_tokens_by_source_total{{source="external_kv_transfer"}} {self.tokens}\n'
+            'vllm:prompt_tokens_by_source_total{source="local_cache_hit"} 0\n'
+        )
+
+    def collective_rpc(self, method, on):
+        self.did.append((method, on))
+        return [{"device": "cpu", "launches": {}}]
+
+
+def played(sides, order, *, launched=("a", "b"), repeats=6):
+    events, client = [], Client()
+    engine = SimpleNamespace(
+        name="e", client=client, evidence=SimpleNamespace(loads=list), settings=SimpleNamespace(request_limit_s=9),
+        adapter=SimpleNamespace(timed_params=lambda cell: {}),
+    )  # fmt: skip
+    branch = Branch(
+        name="HND", round=1, sides=sides, prompts=PROMPTS, external=lambda length: length - 16, concurrency=(1, 2),
+        repeats=repeats, numbers=itertools.count(), order=order, launched=launched, salt="r.gain",
+    )  # fmt: skip
+    branch.play(engine, lambda kind, **data: events.append((kind, data)))
+    return events, client.did
+
+
+def in_turn(number):
+    return enumerate(ORDERS[number % len(ORDERS)])
+
+
+def test_every_pair_is_measured_in_each_order_equally_often():
+    events, _ = played({"a": A, "b": B, "a2": A}, in_turn)
+    samples = [data for kind, data in events if kind == "gain.sample"]
+    assert len(samples) == 3 * 6 * 2 * 2
+    by_pair = itertools.groupby(samples, key=lambda data: data["number"])
+    orders = Counter(
+        tuple(data["side"] for data in sorted(pair, key=lambda data: data["order"])) for _, pair in by_pair
+    )
+    assert orders == dict.fromkeys(ORDERS, 4)
+    assert Counter((data["length"], data["concurrency"]) for data in samples) == {
+        (length, at_once): 18 for length in PROMPTS for at_once in (1, 2)
+    }
+
+
+def test_a_sample_is_what_its_own_requests_were_served():
+    events, _ = played({"a": A, "b": B, "a2": A}, in_turn)
+    for sample in (data for kind, data in events if kind == "gain.sample"):
+        at_once = sample["concurrency"]
+        assert sample["ttft_s"] == [0.005] * at_once
+        assert sample["external"] == sample["expected"] == (sample["length"] - 16) * at_once
+        assert (sample["server"]["count"], sample["local"]) == (at_once, 0)
+        assert sample["server"]["sum_s"] == pytest.approx(0.01 * at_once)
+
+
+def test_each_cell_stores_once_and_every_rerun_forgets_first():
+    _, did = played({"a": A, "b": B, "a2": A}, in_turn)
+    assert did[:4] == [("index", 32)] * 2 + [("kernel", 32)] * 2
+    before = [did[at - 1] for at, what in enumerate(did) if what in (("index", 32), ("kernel", 32)) and at > 3]
+    assert all(what == "forget" or isinstance(what, tuple) for what in before)
+    stored = [at for at, what in enumerate(did) if what == ("index", 64)][:2]
+    assert stored[1] == stored[0] + 1
+
+
+def test_a_side_alone_is_measured_in_its_place():
+    events, did = played({"a2": A}, lambda number: [(2, "a2")], launched=(), repeats=3)
+    samples = [data for kind, data in events if kind == "gain.sample"]
+    assert {(data["side"], data["order"]) for data in samples} == {("a2", 2)}
+    assert [data["number"] for data in samples] == list(range(12))
+    assert not any(what[0] == "rig_profile" for what in did)
+
+
+def test_launches_are_counted_over_requests_of_their_own():
+    events, did = played({"a": A, "b": B, "a2": A}, in_turn, repeats=1)
+    launches = [data for kind, data in events if kind == "gain.launches"]
+    assert [(data["side"], data["length"]) for data in launches] == [("a", 32), ("b", 32), ("a", 64), ("b", 64)]
+    on = did.index(("rig_profile", True))
+    assert did[on + 1 : did.index(("rig_profile", False))] == ["forget", ("index", 32)] * PROFILED

@@ -1,0 +1,108 @@
+"""What engines a program's sites become: room, lengths and settings follow from what they are sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake import again, own, send
+
+from e2e.base.errors import SettingsError
+from e2e.base.program import Program, Site, Start, Stop, Text
+from e2e.connectors.embedded import Embedded
+from e2e.grid.cells import by_engine, expand, in_scenarios
+from e2e.grid.selection import Selection
+from e2e.plan import KeyPlan, check_room, plan
+from e2e.scenarios import table
+from e2e.settings.settings import Settings
+from e2e.stack.model_facts import ModelFacts
+
+CELLS = ({"layout": "HND", "storage_format": "chunkwise", "overlap": "off", "placement": "index"},)
+MODEL = ModelFacts(layers=2, kv_heads=2, head_size=8, heads=2, max_tokens=4096)
+BIG, SMALL = Site("one", kv_tokens=4096), Site("small", store="else", settings={"layout": "NHD", "block_size": 32})
+
+
+class Told:
+    name = "told"
+
+    def program(self, cell):
+        cold = send("cold", BIG, answer=100)
+        steps = (Start("one"), cold, Stop("one"), Start("small"), *again(SMALL, cold))
+        return Program((BIG, SMALL), (Text(300), Text(500)), steps, self.name)
+
+
+@pytest.fixture
+def planned(monkeypatch, tmp_path):
+    monkeypatch.setitem(table.SCENARIOS, "told", Told())
+
+    def planned(*scenarios, adapter=Embedded(), **settings) -> list[KeyPlan]:  # noqa: B008
+        made = Settings(attention="strided", out=tmp_path, **settings)
+        grid = in_scenarios(expand(Selection(cells=CELLS), adapter), scenarios)
+        return [
+            plan(key, cells, settings=made, adapter=adapter, model=MODEL, shared=Path("/dev/shm"))
+            for key, cells in by_engine(grid.cells, adapter).items()
+        ]
+
+    return planned
+
+
+def spec(of: KeyPlan, name: str):
+    return of.spec(of.program.site(name), name="n", model="m", pool_dir="/p")
+
+
+def test_a_story_makes_cells_and_engine_keys_of_its_own(planned):
+    rerun, told = planned("replay", "told")
+    assert told.key == f"{rerun.key}-scenario_told"
+    assert [cell.id for cell in told.cells] == [f"{rerun.cells[0].id}-scenario_told"]
+    assert (rerun.programs[rerun.cells[0].id].scenario, told.program.scenario) == ("replay", "told")
+    assert told.event(told.cells[0], attempt=1)["settings"]["scenario"] == "told"
+
+
+def test_room_is_what_texts_and_answers_need_or_what_the_site_says(planned):
+    (told,) = planned("told")
+    bytes_per_token = told.bytes_per_token
+    assert told.tokens(told.program.site("one")) == 4096
+    assert spec(told, "one").kv_cache_memory_bytes == 4096 * bytes_per_token
+    # 300 + 8 and 500 + 8 tokens in blocks of 32, and the null block
+    assert told.tokens(told.program.site("small")) == (10 + 16 + 1) * 32
+    assert spec(told, "small").kv_cache_memory_bytes == int(27 * 32 * 1.3) * bytes_per_token
+
+
+def test_the_longest_prompt_with_its_answer_fits_into_every_engine(planned):
+    (told,) = planned("told")
+    assert (spec(told, "one").max_model_len, spec(told, "small").max_model_len) == (624, 640)
+
+
+def test_a_site_may_differ_from_its_cell(planned):
+    (told,) = planned("told")
+    one, small = spec(told, "one"), spec(told, "small")
+    assert (one.layout, one.block_size) == ("HND", 16)
+    assert (small.layout, small.block_size, small.role) == ("NHD", 32, "small")
+    cell = told.cells[0]
+    assert told.adapter.request_params(cell.at({"storage_format": "layerwise"})) == {
+        **told.adapter.request_params(cell), "storage_format": "layerwise",
+    }  # fmt: skip
+
+
+def test_an_engine_with_less_room_than_it_was_given_is_refused(planned):
+    (told,) = planned("told")
+    check_room(told, told.program.site("small"), {"num_blocks": 27})
+    with pytest.raises(SettingsError, match="holds 832 tokens and an arm needs 864"):
+        check_room(told, told.program.site("small"), {"num_blocks": 26})
+
+
+def test_what_the_program_stores_must_fit_the_pool(planned):
+    with pytest.raises(SettingsError, match="one cell stores up to"):
+        planned("told", adapter=Embedded(pool_bytes=1 << 10))
+
+
+def test_where_somebody_else_runs_the_engine_none_can_be_started(planned):
+    with pytest.raises(SettingsError, match="scenario told starts engines of its own; run it without --attach"):
+        planned("told", attach="http://127.0.0.1:1")
+
+
+def test_a_program_of_its_own_engines_counts_its_starts(planned):
+    rerun, told = planned("replay", "told")
+    assert (rerun.starts, len(rerun.shared)) == (1, 1)
+    assert (told.starts, told.shared) == (2, ())
+    assert len(own().shared) == 0
