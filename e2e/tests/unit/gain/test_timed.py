@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from e2e.base.cell import Cell
+from e2e.base.connector import HitRule
 from e2e.gain import ORDERS
 from e2e.play.timed import PROFILED, Branch
 from e2e.replay.prompts import Prompt
@@ -57,7 +58,7 @@ def played(sides, order, *, launched=("a", "b"), repeats=6):
         adapter=SimpleNamespace(timed_params=lambda cell: {}),
     )  # fmt: skip
     branch = Branch(
-        name="HND", round=1, sides=sides, prompts=PROMPTS, external=lambda length: length - 16, concurrency=(1, 2),
+        name="HND", round=1, sides=sides, prompts=PROMPTS, rule=HitRule(16, 16), concurrency=(1, 2),
         repeats=repeats, numbers=itertools.count(), order=order, launched=launched, salt="r.gain",
     )  # fmt: skip
     branch.play(engine, lambda kind, **data: events.append((kind, data)))
