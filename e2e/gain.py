@@ -32,7 +32,7 @@ from e2e.settings.settings import RECORDING, Settings
 from e2e.settings.world import engine_python
 
 try:
-    from e2e.judge.gain import judge_gain
+    from e2e.judge.gain import FEWEST_PAIRS, judge_gain
 except ModuleNotFoundError as error:
     raise UsageError(f"gain needs {error.name}, which is not installed; pip install 'maru-e2e[gain]'.") from error
 
@@ -64,9 +64,19 @@ class Wanted:
         if min(self.concurrency) < 1 or max(self.concurrency) > 64:
             raise SettingsError("--concurrency takes numbers from 1 to 64, such as 1,8.")
 
+    def require_figure(self, *, lengths: int) -> None:
+        """Raises SettingsError where so many prompt lengths can't make the pairs that a figure takes."""
+        rounds = self.rounds if self.specs else 1
+        if (pairs := self.repeats * rounds * lengths) < FEWEST_PAIRS:
+            least = -(-FEWEST_PAIRS // (rounds * lengths))
+            raise SettingsError(
+                f"--repeats {self.repeats} makes {pairs} pairs, a figure takes {FEWEST_PAIRS}; give {least} or more."
+            )
+
 
 def gain(settings: Settings, wanted: Wanted) -> int:
     """Measures, judges, reports; returns the exit code of the contract."""
+    wanted.require_figure(lengths=len({*settings.lengths}) or settings.prompts)
     clean_up()
     python = engine_python(settings.engine_python)
     sides = {"a": wanted.specs[0], "b": wanted.specs[-1]} if wanted.specs else {"a": settings.connector}

@@ -34,6 +34,18 @@ ROWS = (
         ("json has no Mine",),
     ),
     Row(
+        "gain: an axis with too few pairs for a figure",
+        ("gain", "--axis", "placement", "index", "kernel", "--repeats", "4", "--lengths", "777"),
+        2,
+        ("--repeats 4 makes 4 pairs", "a figure takes 5", "give 5 or more"),
+    ),
+    Row(
+        "gain: connectors with too few pairs for a figure",
+        ("gain", "--a", "embedded", "--b", "example", "--repeats", "2", "--rounds", "2", "--lengths", "777,777"),
+        2,
+        ("--repeats 2 makes 4 pairs", "give 3 or more"),
+    ),
+    Row(
         "gain: no pool of its own",
         ("gain", "--a", "example", "--b", "decode-bench", "--pool-size", "1G"),
         2,
