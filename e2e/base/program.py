@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -206,7 +205,7 @@ Steps = Start | Stop | Send | Forget | Scribble | Empty | Break | Mend | Togethe
 
 
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one cell does. ValueError for one that could not be judged: see ``check``."""
+    """What one cell does. ValueError for one that could not be judged, see ``buildable.py``."""
 
     sites: tuple[Site, ...]
     texts: tuple[Text, ...]
@@ -214,6 +213,8 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     scenario: str = "replay"
 
     def __post_init__(self) -> None:
+        from e2e.base.buildable import check  # here, since it speaks of all that stands above
+
         check(self)
 
     def site(self, name: str) -> Site:
@@ -277,118 +278,3 @@ def program_of(table: object) -> Program:
         return msgspec.convert(table, Program)
     except msgspec.ValidationError as error:
         raise ValueError(f"no program: {error}") from error
-
-
-def check(program: Program) -> None:
-    """Names what is meant, once and earlier; every Send says where it comes from; and what comes from the connector is
-    held against something, on blocks that can't hold the right bytes by chance."""
-    sites = {site.name: _Site(running=program.lent(site)) for site in program.sites}
-    if len(sites) != len(program.sites):
-        raise ValueError("two sites of one name")
-    for index, text in enumerate(program.texts):
-        _check_text(program, index, text)
-    sent: set[Where] = set()
-    broken: set[tuple[str, str, str]] = set()
-    for step in program.steps:
-        if isinstance(step, Together):
-            _check_together(program, step)
-    for step in program.flat:
-        _check_nemesis(step, broken)
-        engine = isinstance(step, Break) and step.what == "engine"
-        name = step.target if engine else getattr(step, "site", None)
-        if name is not None and name not in sites:
-            raise ValueError(f"there is no site {name}")
-        if (engine or isinstance(step, Stop)) and program.lent(program.site(name)):
-            raise ValueError(f"{name} is lent: only who starts it may end it")
-        if isinstance(step, Empty) and not any(
-            program.site(name).store == step.store and site.running for name, site in sites.items()
-        ):
-            raise ValueError(f"nobody runs who could empty {step.store}")
-        site = sites.get(name)
-        if site is not None and site.running is isinstance(step, Start):
-            raise ValueError(f"{name} is started twice" if site.running else f"{name} does not run")
-        if isinstance(step, Start):
-            sites[name] = _Site(running=True, overwritten=True)
-        elif isinstance(step, Stop):
-            sites[name] = _Site()
-        elif isinstance(step, Forget):
-            sites[name] = _Site(running=True)
-        elif isinstance(step, Scribble):
-            site.overwritten = not site.warm
-        elif isinstance(step, Send):
-            _check_send(program, step, sent, site)
-            sent.add(step.where)
-            site.warm |= {*step.texts}
-
-
-@dataclass
-class _Site:
-    """``warm``: texts whose KV its own prefix cache may still hold."""
-
-    running: bool = False
-    overwritten: bool = False
-    warm: set[int] = field(default_factory=set)
-
-
-def _check_together(program: Program, together: Together) -> None:
-    sends = [step for step in together.steps if isinstance(step, Send)]
-    if len({send.site for send in sends}) != len(sends):
-        raise ValueError("a site is sent two things at once; make them one Send, with at_once")
-    answers = {send.where for send in sends}
-    if any(
-        0 <= text < len(program.texts) and program.texts[text].follows in answers for s in sends for text in s.texts
-    ):
-        raise ValueError("an answer is followed while it is given")
-
-
-def _check_nemesis(step: Step, broken: set[tuple[str, str, str]]) -> None:
-    """``broken``: so far, by words; an engine that is killed stays so until it is stopped."""
-    if isinstance(step, (Break, Mend)):
-        words = (step.what, step.how, step.target)
-        if (words in broken) is isinstance(step, Break):
-            raise ValueError(f"{' '.join(words)}: {'broken twice' if words in broken else 'nothing to mend'}")
-        broken ^= {words}
-    elif isinstance(step, Stop):
-        broken -= {words for words in broken if words[0] == "engine" and words[2] == step.site}
-
-
-def _check_text(program: Program, index: int, text: Text) -> None:
-    if text.like is None:
-        if text.shared or text.follows:
-            raise ValueError(f"text {index} shares or follows nothing that it names")
-    elif not 0 <= text.like < index:
-        raise ValueError(f"text {index} is like one that does not stand before it")
-    elif not 0 <= text.shared <= min(text.tokens, program.texts[text.like].tokens):
-        raise ValueError(f"text {index} shares more tokens than there are")
-
-
-def _check_send(program: Program, send: Send, sent: set[Where], site: _Site) -> None:
-    what = f"{send.site} {send.name}"
-    if send.where in sent:
-        raise ValueError(f"{what} is sent twice")
-    if not send.texts or not all(0 <= text < len(program.texts) for text in send.texts):
-        raise ValueError(f"{what} sends texts that there are not")
-    shared = {site.name for site in program.shared}
-    for text in (program.texts[index] for index in send.texts):
-        if text.follows is None:
-            continue
-        if text.follows not in sent or text.like not in program.send(text.follows).texts:
-            raise ValueError(f"{what} goes on from an answer that is not there")
-        if send.site in shared and text.follows[0] not in shared:
-            raise ValueError(f"{what} is played before the answer that it goes on from")
-    if sum(isinstance(claim, (Cold, Served, Missed)) for claim in send.claims) != 1:
-        raise ValueError(f"{what} must claim one of Cold, Served and Missed")
-    for claim in send.claims:
-        steps = claim.steps if isinstance(claim, Like) else (claim.step,) if hasattr(claim, "step") else None
-        if steps is not None and not (steps and sent.issuperset(steps)):
-            raise ValueError(f"{what} refers to what was not sent before it")
-        if isinstance(claim, Served) and len(claim.hits) not in (0, len(send.texts)):
-            raise ValueError(f"{what} claims {len(claim.hits)} hits for {len(send.texts)} texts")
-    if not send.external:
-        return
-    if not program.site(send.site).connector:
-        raise ValueError(f"{what} comes from a connector that is not there")
-    if not any(isinstance(claim, (Like, Loaded)) for claim in send.claims):
-        raise ValueError(f"{what} comes from the connector, and no claim looks at it")
-    if not site.overwritten or site.warm & {*send.texts}:
-        raise ValueError(f"{what} comes from the connector, and what lay in the blocks was not overwritten before it")

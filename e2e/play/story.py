@@ -71,8 +71,7 @@ class Story(Generic[P]):
             case Scribble(site):
                 self.engines[site].scribble(self.scene, self._upcoming(index, site))
             case Empty(store):
-                on = next(name for name in self.engines if self.scene.program.site(name).store == store)
-                ok = self.engines[on].empty()
+                ok = self._user(store).empty()
                 self._record("store.empty", cell=self.scene.cell, store=store, ok=ok)
             case Send():
                 with self._looking(step, forgiving=bool(self._broken)):
@@ -135,6 +134,12 @@ class Story(Generic[P]):
     def _mend(self, *broken: tuple[str, str, str]) -> None:
         for words in broken:
             self._broken.pop(words).close()
+
+    def _user(self, store: str) -> Engine:
+        """Any running engine that stores there."""
+        program = self.scene.program
+        running = (site for site in program.sites if site.name in self._running or program.lent(site))
+        return next(self.engines[site.name] for site in running if site.connector and site.store == store)
 
     def _upcoming(self, index: int, site: str) -> str:
         """The next Send on this site: the reset before it is recorded under its name."""

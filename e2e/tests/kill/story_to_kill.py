@@ -1,7 +1,7 @@
 """Plays a program on engines and a server that stand in for real ones, says "ready" after one kind of step, waits to be
 killed: python story_to_kill.py RUN_ID FOLDER HOW KIND
 
-HOW: fork or stock. KIND: a word of ``STEPS``."""
+HOW: fork, stock, or an image of Docker's. KIND: a word of ``STEPS``."""
 
 import json
 import os
@@ -30,6 +30,7 @@ from e2e.base.program import (
 from e2e.play.nemesis import broken
 from e2e.play.story import Story
 from e2e.play.world import Scene
+from e2e.stack.container import ContainerLauncher
 from e2e.stack.ledger import Ledger
 from e2e.stack.process import ProcessLauncher
 from e2e.stack.spec import EngineSpec
@@ -102,9 +103,10 @@ class World:
 
     @contextmanager
     def engine(self, scene, site, name, store):
-        spec = EngineSpec(name=name, engine_key="K", role=site.name, model="none/such")
+        env = {"PYTHONPATH": f"{self.folder}/stand_in", "STAND_IN": "ready"}
+        spec = EngineSpec(name=name, engine_key="K", role=site.name, model="none/such", env=env)
         with self.launcher.start(spec, log_path=self.folder / f"{name}.log", record=record) as process:
-            process.wait_ready(30)
+            process.wait_ready(60)
             yield Engine(name, process, store, self.ready)
 
     def broken(self, step, engines, stores):
@@ -117,8 +119,11 @@ def record(kind, **data):
 
 def main(run_id: str, folder: str, how: str, kind: str) -> None:
     ledger = Ledger(run_id=run_id, state_dir=Path(folder) / "state")
-    zygote = Zygote(ledger=ledger) if how == "fork" else None
-    launcher = ProcessLauncher(ledger=ledger, environ=os.environ, zygote=zygote)
+    if how in ("fork", "stock"):
+        zygote = Zygote(ledger=ledger) if how == "fork" else None
+        launcher = ProcessLauncher(ledger=ledger, environ=os.environ, zygote=zygote)
+    else:
+        launcher = ContainerLauncher(ledger=ledger, environ=os.environ, image=how)
 
     def ready(engine) -> None:
         ports = [engine.process.port, int(engine.store.addresses["index"].rpartition(":")[2])]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import signal
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from fake import ONE, PLAIN, TEXTS, FakeWorld, Key, again, lent, own, send
+from fake import ONE, PLAIN, TEXTS, FakeEngine, FakeWorld, Key, again, lent, own, send
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -211,6 +215,44 @@ def test_of_what_fails_at_once_the_first_is_told_and_the_others_end(tmp_path):
     played = Played(tmp_path, key("K", own(Start("two"), beside, more=(two,)), "a"), fails=fails)
     assert {name for _, name in played.sent} == {"alone", "cold", "hot", "warm"}
     assert played.of("note", "text") == ["K-a: no"]
+
+
+def test_a_store_is_emptied_by_an_engine_that_runs(tmp_path):
+    other = Site("other")
+    program = own(Start("other"), Stop("other"), Empty("pool"), more=(other,))
+    steps = (Start("other"), Stop("other"), *program.steps)
+    played = Played(tmp_path, key("K", Program(program.sites, TEXTS, steps, "mix"), "a"))
+    (emptied,) = [what[1] for what in played.world.did if what[0] == "empty"]
+    assert emptied.split(".")[1] == "one"
+
+
+def test_a_signal_waits_for_nothing_that_is_on_its_way(tmp_path, monkeypatch):
+    hung, sent = threading.Event(), FakeEngine.send
+
+    def send_or_hang(self, scene, step, *, forgiving):
+        sent(self, scene, step, forgiving=forgiving)
+        if step.name == "hot":
+            os.kill(os.getpid(), signal.SIGUSR1)
+            hung.wait(20)
+
+    def stop(number, frame):
+        raise Stopped(number)
+
+    monkeypatch.setattr(FakeEngine, "send", send_or_hang)
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        late = Break("server", "suspend", "index", after_s=9.0)
+        began_s = time.monotonic()
+        played = Played(tmp_path, key("K", own(Together((send("hot", ONE), late)))))
+        assert time.monotonic() - began_s < 8
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        hung.set()
+    assert isinstance(played.stopped, Stopped)
+    assert not played.world.running
+    assert played.of("cell.begin", "cell") == ["K-a"]
+    assert not played.of("cell.end", "cell")
+    assert not played.of("nemesis.begin", "how"), "nothing is broken once the run is over"
 
 
 def test_a_pool_that_can_not_be_emptied_after_a_cell_costs_the_next_one_its_engine(tmp_path):

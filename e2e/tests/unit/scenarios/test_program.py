@@ -51,7 +51,7 @@ WRONG = {
     "one of Cold": (Send("cold", "one", (0,), (Like((("one", "cold"),)),)),),
     "not sent before": (Send("cold", "one", (0,), (Cold(), Like((("one", "warm"),)))),),
     "no claim looks at it": (COLD, Forget("one"), Scribble("one"), Send("again", "one", (0,), (Served(True),))),
-    "overwritten before it": (COLD, Forget("one"), AGAIN),
+    "overwritten first": (COLD, Forget("one"), AGAIN),
     "only who starts it": (Stop("one"),),
     "two things at once": (Together((COLD, Send("hot", "one", (0,), (Cold(),)))),),
     "broken twice": (Break("server", "kill", "a"), Break("server", "kill", "a")),
@@ -101,7 +101,7 @@ def test_a_lent_plain_engine_has_nobodys_answer_but_its_own():
 def test_each_rerun_needs_blocks_that_were_overwritten_since():
     steps = (COLD, Forget("one"), Scribble("one"), AGAIN)
     assert one(*steps).sends[-1].external
-    with pytest.raises(ValueError, match="overwritten before it"):
+    with pytest.raises(ValueError, match="overwritten first"):
         one(*steps, msgspec.structs.replace(AGAIN, name="third"))
 
 
