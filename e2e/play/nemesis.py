@@ -16,7 +16,7 @@ Engines, Stores = Mapping[str, Engine], Mapping[str, Store]
 @contextmanager
 def engine_killed(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
     """Nothing mends it but Stop and Start."""
-    engines[target].kill()
+    engines[target].end(killed=True)
     yield
 
 

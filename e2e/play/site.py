@@ -52,7 +52,7 @@ class LiveEngine:
     record: Record
     salt: str
     _free: bool = True
-    _killed: bool = False
+    _ended: bool = False
 
     def __post_init__(self) -> None:
         self.metrics = MetricsWindow(self.client.metrics, self.record, engine=self.name)
@@ -72,7 +72,7 @@ class LiveEngine:
                 windows.enter_context(self.digests.arm(**place, plant=self._plant(cell, send)))
                 yield
         except EngineError as error:
-            if not forgiving:
+            if not (forgiving and self._forgives(error)):
                 raise
             self.record("note", text=f"{send.name} can't be looked at any more: {error}", engine=self.name)
 
@@ -86,7 +86,8 @@ class LiveEngine:
         salt = ".".join(filter(None, (self.salt, scene.cell or self.site.name, send.salt)))
         how = arms.Sending(
             engine=self.name, cell=scene.cell, arm=send.name, at_once=send.at_once, salt=salt, gone_s=send.gone_s,
-            params=self._params(cell) if cell and self.site.connector else None, forgiving=forgiving,
+            params=self._params(cell) if cell and self.site.connector else None,
+            forgives=lambda error: forgiving and self._forgives(error),
             limit_s=self.settings.request_limit_s, max_tokens=send.answer or self.settings.max_tokens,
         )  # fmt: skip
         answers = arms.run_arm(
@@ -94,6 +95,10 @@ class LiveEngine:
             hits=scene.program.hits(send), record=self.record,
         )  # fmt: skip
         self.prompts.answered(key, scene.cell, send, answers)
+
+    def _forgives(self, error: EngineError) -> bool:
+        """Where something is broken on purpose, requests may fail, and an engine that was ended may be gone."""
+        return self._ended or not isinstance(error, EngineCrashed)
 
     def _params(self, cell: Cell) -> dict[str, object] | None:
         return self.adapter.request_params(cell.at(self.site.settings))
@@ -116,7 +121,7 @@ class LiveEngine:
             self.record("note", text=f"{self.name}: the connector's pool was not emptied after a cell.")
 
     def check(self) -> None:
-        if self._killed:
+        if self._ended:
             return
         try:
             if self.store:
@@ -126,9 +131,10 @@ class LiveEngine:
             raise
         self.engine.check(settle_s=SETTLE_S)
 
-    def kill(self) -> None:
-        self._killed = True
-        self.engine.kill()
+    def end(self, *, killed: bool) -> None:
+        self._ended = True
+        if killed:
+            self.engine.kill()
 
 
 def _cell(scene: Scene[KeyPlan]) -> Cell | None:

@@ -87,8 +87,7 @@ class Story(Generic[P]):
             case Send(site=site):
                 self.engines[site].send(self.scene, step, forgiving=forgiving)
             case Stop(site, killed):
-                if killed:
-                    self.engines[site].kill()
+                self.engines[site].end(killed=killed)
                 self._mend(*(words for words in self._broken if words[0] == "engine" and words[2] == site))
                 self._running.pop(site).close()
             case Break():

@@ -42,7 +42,7 @@ class Store(Protocol):
 
 class Engine(Protocol):
     """A ready engine with what looks at it; ``name``: under which it is recorded. What it does it records, before and
-    after. Everything but ``kill`` raises EngineError."""
+    after. Everything but ``end`` raises EngineError."""
 
     name: str
 
@@ -68,8 +68,8 @@ class Engine(Protocol):
     def check(self) -> None:
         """Raises EngineCrashed when it, or a server of its store, has ended or is mute, unless it was broken here."""
 
-    def kill(self) -> None:
-        """SIGKILL."""
+    def end(self, *, killed: bool) -> None:
+        """It is about to end on purpose, so that its end is no failure; ``killed``: now, by SIGKILL."""
 
 
 class World(Protocol[P]):

@@ -26,8 +26,8 @@ _WARM_TOKENS = 4
 class Sending:
     """How one Send goes out. ``cell`` None: it belongs to every cell of the engine key. ``params``: the cell's
     kv_transfer_params. ``salt``: equal for what may share KV. ``limit_s``: for one request. ``gone_s``: the client goes
-    away after so many seconds, None: it waits for its answers. ``forgiving``: a request that fails ends nothing, since
-    something was broken on purpose."""
+    away after so many seconds, None: it waits for its answers. ``forgives``: a request that fails so ends
+    nothing, since something was broken on purpose."""
 
     engine: str
     cell: str | None
@@ -38,7 +38,7 @@ class Sending:
     limit_s: float = 120.0
     max_tokens: int = 8
     gone_s: float | None = None
-    forgiving: bool = False
+    forgives: Callable[[EngineError], bool] = lambda error: False
 
     @property
     def place(self) -> dict[str, object]:
@@ -79,7 +79,7 @@ def run_arm(
             status = getattr(error, "status", None)
             record("request.failed", request=request, error=told, message=str(error), status=status)
             error.recorded = True
-            if gone or how.forgiving:
+            if gone or how.forgives(error):
                 return None
             raise
         # prompt_tokens equals what was sent, else the client would have raised

@@ -80,8 +80,9 @@ class Engine:
 
     def check(self): ...
 
-    def kill(self):
-        self.process.kill()
+    def end(self, *, killed):
+        if killed:
+            self.process.kill()
 
     def forget(self, scene, before):
         if before == "last":

@@ -86,8 +86,8 @@ class FakeEngine:
     def check(self):
         self.world.do("check", self.name)
 
-    def kill(self):
-        self.world.do("kill", self.name)
+    def end(self, *, killed):
+        self.world.do("kill" if killed else "end", self.name)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from fake import own
 
 from e2e.base.connector import ConnectorConfig, ServiceSpec
-from e2e.base.errors import EngineCrashed, EngineRefused
+from e2e.base.errors import EngineAnswer, EngineCrashed, EngineRefused
 from e2e.base.program import Site
 from e2e.material import Material
 from e2e.play import live
@@ -125,3 +126,44 @@ def test_a_server_that_died_fails_the_engine_that_runs(world, tmp_path):
     assert (failed.kind, failed["engine"], failed["stage"]) == ("engine.failed", NAME, "run")
     assert failed["cause"] == "pool ended with exit code 0 under a running engine"
     assert (failed["log"], failed["log_tail"]) == (str(tmp_path / "logs" / f"{NAME}.pool.log"), "up")
+
+
+class Gone:
+    """Every request fails so."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def complete(self, *args, **more):
+        raise self.error
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_where_something_is_broken_a_refusal_is_forgiven_and_a_crash_only_of_an_engine_that_was_ended(
+    world, tmp_path, ended
+):
+    made, settings = Prompts([" ".join(map(str, range(900)))], lambda text: text.split(), run="r/1"), Settings()
+    program, adapter = own(), SimpleNamespace(request_params=lambda cell: None)
+    made.build("K", program)
+    told = Scene(SimpleNamespace(key="K", cells=()), program, None)
+    cold = program.send(("one", "cold"))
+
+    def sent(error):
+        process = SimpleNamespace(kill=lambda: None)
+        settings_ = settings.model_copy(update={"digests": False})
+        client = Gone(error)
+        client.metrics = client.collective_rpc = None
+        engine = LiveEngine(NAME, SITE, process, client, None, None, {}, adapter, settings_, made, world.record, "r.1")
+        if ended:
+            engine.end(killed=True)
+        engine.send(told, cold, forgiving=True)
+
+    world.record("engine.start", engine=NAME, engine_key="K", role="connector", attempt=1, argv=[], launcher="", log="")
+    sent(EngineAnswer("no", status=500))
+    if ended:
+        sent(EngineCrashed("gone"))
+    else:
+        with pytest.raises(EngineCrashed):
+            sent(EngineCrashed("gone"))
+    failed = [event["error"] for event in read(tmp_path / "recording.jsonl") if event.kind == "request.failed"]
+    assert failed == ["EngineAnswer"] * 2 + ["EngineCrashed"] * (2 if ended else 1)

@@ -181,7 +181,9 @@ def test_a_client_that_goes_away_ends_nothing_and_is_counted(at_once):
 
 def test_what_fails_while_something_is_broken_is_told_and_ends_nothing():
     journal = Journal()
-    answers = run(Client(journal, failing=1, error=EngineAnswer("no", status=500)), journal, forgiving=True)
+    answers = run(
+        Client(journal, failing=1, error=EngineAnswer("no", status=500)), journal, forgives=lambda error: True
+    )
     assert answers.count(None) == 1
     assert [e["error"] for e in journal.of("request.failed")] == ["EngineAnswer"]
     assert journal.kinds[-1] == "arm.end"
