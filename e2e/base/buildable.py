@@ -56,6 +56,8 @@ def _check_together(program: Program, together: Together) -> None:
     sends = [step for step in together.steps if isinstance(step, Send)]
     if len({send.site for send in sends}) != len(sends):
         raise ValueError("a site is sent two things at once; make them one Send, with at_once")
+    if {send.site for send in sends} & {site.name for site in program.shared}:
+        raise ValueError("what a lent plain engine is sent is played beforehand, and beside nothing")
     answers = {send.where for send in sends}
     texts = (program.texts[text] for send in sends for text in send.texts if 0 <= text < len(program.texts))
     if any(text.follows in answers for text in texts):

@@ -84,6 +84,12 @@ def test_texts_that_can_not_be_made_can_not_be_sent(why):
         Program(ONE, TEXTS[why], (send,))
 
 
+def test_what_a_lent_plain_engine_is_sent_stands_beside_nothing():
+    plain = Site("plain", connector=False)
+    with pytest.raises(ValueError, match="beside nothing"):
+        Program((*ONE, plain), (Text(9),), (Together((COLD, Send("cold", "plain", (0,), (Cold(),)))),))
+
+
 def test_nobody_follows_an_answer_while_it_is_given():
     texts = (Text(9), Text(20, like=0, shared=9, follows=("one", "cold")))
     beside = Together((COLD, Send("next", "two", (1,), (Cold(),))))
