@@ -272,6 +272,8 @@ def test_reproduce_of_a_planted_fault_and_of_its_clean_twin():
         reproduce({"layout": "HND", "fault": "bit_flip"}, run) == "maru-e2e faults --cell layout=HND --fault bit_flip"
     )
     assert reproduce({"layout": "HND", "round": 2}, run) == "maru-e2e run --cell layout=HND"
+    told = reproduce({"layout": "HND", "scenario": "crowd"}, run)
+    assert told == "maru-e2e run --cell layout=HND --scenario crowd"
 
 
 def test_a_difference_that_rounds_to_zero_is_not_shown_as_zero():
