@@ -49,7 +49,7 @@ ROWS = (
         "a fault of the double around a foreign connector",
         ("faults", "--connector", "example", "--fault", "one_slot_off"),
         2,
-        ("no fault is left to plant", "can't be planted around another one", "widen"),
+        ("no fault is left to plant", "can't be planted around one that plants none", "widen"),
     ),
     Row(
         "faults around a connector that this machine can't run",
