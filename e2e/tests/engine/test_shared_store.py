@@ -30,13 +30,13 @@ def store(engine, tmp_path):
         yield store
 
 
-def on(store: Store):
+def on(store: Store, **more):
     """The embedded connector of an engine on this store. Where its scheduler finds the index again before its worker
     does, a load fails, and is recomputed."""
     adapter = load("embedded", pool_bytes=128 << 20)
     cell = expand(Selection(), adapter).cells[0]
     config = adapter.config(cell, pool_dir=str(store.folder), block_size=16)
-    return store.give(replace(config, load_failure_policy="recompute"))
+    return store.give(replace(config, extra={**config.extra, **more}, load_failure_policy="recompute"))
 
 
 def again(client, asked, *, cold, cached: int) -> None:
@@ -46,9 +46,13 @@ def again(client, asked, *, cold, cached: int) -> None:
     assert (answer.cached_tokens, answer.token_ids) == (cached, cold.token_ids)
 
 
-def errors_of(client) -> int:
+def counters_of(client) -> dict[str, int]:
     (evidence,) = client.collective_rpc("rig_evidence", 0)
-    return evidence["counters"].get("index_errors", 0)
+    return evidence["counters"]
+
+
+def errors_of(client) -> int:
+    return counters_of(client).get("index_errors", 0)
 
 
 def kill_engine(run_id: str, store: Store) -> None:
@@ -66,7 +70,7 @@ def test_what_a_killed_engine_stored_another_one_loads_and_a_broken_index_is_a_m
         assert cold.cached_tokens == 0
         kill_engine(engine.ledger.run_id, store)
     store.check()
-    with engine(connector=on(store), layout="HND") as other:
+    with engine(connector=on(store, maru_async_store=True, embedded_evict=True), layout="HND") as other:
         again(other, asked, cold=cold, cached=SERVED)
         assert errors_of(other) == 0
         store.kill(INDEX)
@@ -79,6 +83,10 @@ def test_what_a_killed_engine_stored_another_one_loads_and_a_broken_index_is_a_m
         assert errors_of(other) > seen
         store.resume(INDEX)
         mended(other, asked, cold)
+        for newer in prompts([SERVED + 9] * 3):  # more than the pool holds
+            mended(other, newer, ask(other, newer, max_tokens=4))
+        again(other, asked, cold=cold, cached=0)
+        assert counters_of(other).get("no_room") is None
 
 
 def mended(client, asked, cold) -> None:
