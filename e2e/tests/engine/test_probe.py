@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from e2e.judge.classify import classify
 from e2e.judge.kv import Digest, Sample
 from e2e.observe.digests import DigestWindow
 from e2e.tests.engine.engines import ask, prompts
+from e2e.tests.engine.tiny import tiny_model
 
 pytestmark = pytest.mark.engine
 
@@ -71,3 +73,35 @@ def test_digests_around_vllms_own_connector(engine, tmp_path):
     (sample,) = seen.of("external_again", "digest.sample")
     pattern = classify(computed.values, flipped.values, block_size=16, sample=Sample.of(sample))
     assert (pattern.name, pattern.details) == ("bit_flips", {"flips": 1, "elements": 1})
+
+
+def test_a_preempted_request_reads_again_and_every_read_is_told(engine, tmp_path):
+    """Three loaded requests whose answers outgrow the cache: each read is told, and is what the cold run computed."""
+    asked = prompts([513, 513, 513])
+    connector = ConnectorConfig(
+        "EmbeddedConnector", module_path="e2e.inside.connector",
+        extra={"embedded_pool_dir": str(tmp_path / "pool"), "maru_pool_size": "128M"},
+    )  # fmt: skip
+    seen, small = Seen(), {"model": tiny_model(), "max_model_len": 1024, "kv_cache_memory_bytes": 1600 * 4096}
+    with engine(connector=connector, **small) as client, ThreadPoolExecutor(len(asked)) as at_once:
+        window = DigestWindow(client.collective_rpc, seen.record, engine="test")
+        assert window.start()
+        for prompt in asked:
+            with window.arm(cell="c", arm="cold"):
+                ask(client, prompt, max_tokens=1)
+        assert client.reset_prefix_cache()[0]
+        with window.arm(cell="c", arm="external"):
+            list(at_once.map(lambda prompt: ask(client, prompt, max_tokens=250), asked))
+    computed = [Digest.of({**row, "values": seen.values[row["content"]], "prompt": 0}) for row in seen.of("cold")]
+    reads = [Digest.of({**row, "values": seen.values[row["content"]], "prompt": 0}) for row in seen.of("external")]
+    most = max(read.of_reads for read in reads)
+    assert most > 1, "nothing was preempted"
+    by_request = {read.request: [r.nth for r in reads if r.request == read.request] for read in reads}
+    assert len(by_request) == len(asked)
+    for read in reads:
+        assert by_request[read.request] == list(range(1, read.of_reads + 1))
+        assert any(
+            np.array_equal(cold.values[..., :n], read.values[..., :n])
+            for cold in computed
+            for n in [min(cold.values.shape[3], read.values.shape[3])]
+        )
