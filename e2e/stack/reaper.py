@@ -20,9 +20,10 @@ from e2e.stack.owned import MARK, RunFile, folder_is_ours, marked
 
 #: How long a killed process may take to vanish; unmapping gigabytes needs some of it. Seconds.
 KILL_LIMIT_S = 10.0
-#: Where Python's shared memory and semaphores are, and how they are called; nothing else there is ever touched.
+#: Where Python's shared memory and semaphores are, and that of vLLM's ranks on a CPU, and how they are called; nothing
+#: else there is ever touched.
 SHARED = Path("/dev/shm")
-SHARED_NAMES = ("psm_", "sem.mp-")
+SHARED_NAMES = ("psm_", "sem.mp-", "vllm_dist_")
 
 
 @dataclass
@@ -119,7 +120,7 @@ def _is_zombie(process: psutil.Process) -> bool:
 
 
 def segments() -> dict[int, Path]:
-    """Python's shared memory and semaphores by inode; empty where there is no such folder."""
+    """Shared memory and semaphores of an engine's kind by inode; empty where there is no such folder."""
     with contextlib.suppress(OSError):
         return {path.stat().st_ino: path for path in SHARED.iterdir() if path.name.startswith(SHARED_NAMES)}
     return {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from e2e.stack.reaper import segments
 from e2e.tests.engine.tiny import tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -24,6 +25,10 @@ def of(cells: dict[str, dict], *, fault: str | None) -> list[dict]:
     found = [cell for cell in cells.values() if cell["fault"] == fault]
     assert len(found) == len(CELLS)
     return found
+
+
+def test_nothing_that_they_shared_is_left(ran) -> None:
+    assert not [path for path in segments().values() if path.name.startswith("vllm_dist_")]
 
 
 def test_both_ranks_are_served_and_reproduce(ran) -> None:

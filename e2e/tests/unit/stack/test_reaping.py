@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import subprocess
@@ -146,6 +147,18 @@ def test_shared_memory_is_removed_when_it_was_ours_and_nobody_holds_it(state, ru
         held.unlink()
         if Path(path).exists():
             ours.unlink()
+
+
+def test_what_vllms_ranks_share_is_shared_memory_too():
+    path = Path("/dev/shm") / f"vllm_dist_{os.getpid()}-tp:0-[0-1]-cpushm_0"
+    path.write_bytes(bytes(64))
+    try:
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 64):
+            assert str(path) in shared_memory_of([psutil.Process()])
+            assert remove_segments([str(path)]) == []
+        assert remove_segments([str(path)]) == [str(path)]
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def test_other_names_in_shared_memory_are_never_touched(tmp_path):
