@@ -50,6 +50,10 @@ def _check_text(program: Program, index: int, text: Text) -> None:
         raise ValueError(f"text {index} is like one that does not stand before it")
     elif not 0 <= text.shared <= min(text.tokens, program.texts[text.like].tokens):
         raise ValueError(f"text {index} shares more tokens than there are")
+    if text.body is None:
+        return
+    if text.follows or not 0 <= text.body < index or program.texts[text.body].tokens < text.tokens:
+        raise ValueError(f"text {index} has a body that does not reach to its end")
 
 
 def _check_together(program: Program, together: Together) -> None:

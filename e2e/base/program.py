@@ -33,12 +33,13 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A recipe for a prompt of ``tokens`` tokens. ``like``: index of an earlier text whose first ``shared`` tokens
     stand in front of it. ``follows``: the Send whose answer to that text stands behind these, as in the next turn of a
-    chat."""
+    chat. ``body``: an earlier text whose tokens stand behind these, in the places that they have there."""
 
     tokens: int
     like: int | None = None
     shared: int = 0
     follows: Where | None = None
+    body: int | None = None
 
 
 # claims: what one Send must show
@@ -98,8 +99,9 @@ class Loaded(Claim, frozen=True, tag="loaded"):
 
 
 class Happened(Claim, frozen=True, tag="happened"):
-    """``what`` was counted at least so often during it: a counter of vLLM (preemptions), of the connector (evictions,
-    refusals ...) or of the player (``step.seen``)."""
+    """``what`` was counted at least so often during it: a counter of vLLM (preemptions; ``local`` and ``external``:
+    tokens that came out of either cache), of the connector (evictions, refusals ...) or of the player (``step.seen``).
+    """
 
     what: str
     least: int = 1

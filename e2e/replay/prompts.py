@@ -103,9 +103,9 @@ def build_prompts(documents: Sequence[str], encode: Encode, *, texts: Sequence[T
 
     ``nonce`` must be new for every run, attempt and engine key; then no prompt was ever seen by any store, and already
     the first token differs between the prompts of one list, but where one shares the first tokens of another. What
-    follows these begins with a nonce too. Prompt i starts with document i, counted in rotation, runs on into the
-    following ones and then into shuffled passages of all. SettingsError for a length that can't hold nonce, secret and
-    question, and for documents that have too few different tokens.
+    follows these begins with a nonce too, unless it is another one's body. Prompt i starts with document i, counted in
+    rotation, runs on into the following ones and then into shuffled passages of all. SettingsError for a length that
+    can't hold nonce, secret and question, and for documents that have too few different tokens.
     """
     encoded = [encode(text + "\n\n") for text in documents]
     pool = sorted({token for tokens in encoded for token in tokens})
@@ -124,7 +124,9 @@ def build_prompts(documents: Sequence[str], encode: Encode, *, texts: Sequence[T
         if front and prompts[text.like].token_ids[len(front) :][:1] == (own[0],):
             own[0] = pool[(seed + index + 1) % len(pool)]  # no token more is shared than was asked for
         tell = encode(_TELL.format(secret=secret))
-        if front and room < len(own) + len(tell) + len(question):  # a short end holds a nonce at most
+        if text.body is not None:
+            token_ids = (*front, *prompts[text.body].token_ids[len(front) : text.tokens])
+        elif front and room < len(own) + len(tell) + len(question):  # a short end holds a nonce at most
             token_ids = (*front, *own[:room], *_drawn(pool, seed, index, room - len(own)))
         else:
             body = _body(encoded, start=index, tokens=room)

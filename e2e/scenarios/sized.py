@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
 
 from e2e.base.connector import HitRule
 from e2e.base.program import Hit, Span
@@ -21,6 +22,15 @@ class Sized:
     answer: int
     at_once: int = 1
     baseline: bool = True
+
+    @property
+    def leg(self) -> int:
+        """Tokens after which a block, a unit of the connector and a prefill step end."""
+        return lcm(self.block_size, self.rule.granularity, self.step or 1)
+
+    def length(self, legs: int) -> int:
+        """A prompt of which either cache serves so many legs, and what is left is a few tokens."""
+        return legs * self.leg + min(max(self.rule.hold_back, 1) + 4, self.block_size)
 
     def local(self, tokens: int) -> int:
         """Tokens that vLLM's prefix cache serves of a prompt that it has just computed: whole blocks, never the last

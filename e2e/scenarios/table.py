@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from e2e.base.program import Program
+from e2e.scenarios.partial import Partial
 from e2e.scenarios.replay import Replay
 from e2e.scenarios.sized import Sized
 
@@ -19,4 +20,4 @@ class Scenario(Protocol):
         """What this cell does; pure."""
 
 
-SCENARIOS: Mapping[str, Scenario] = {scenario.name: scenario for scenario in (Replay(),)}
+SCENARIOS: Mapping[str, Scenario] = {scenario.name: scenario for scenario in (Replay(), Partial())}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from e2e.base.program import Happened
 from e2e.base.verdict import Finding, Reason
-from e2e.judge.view import CellView
+from e2e.judge.view import Arm, CellView
 
 RULE = "happened"
 
@@ -14,9 +14,13 @@ def check(view: CellView) -> list[Finding]:
     for sent in view.sent:
         for claim in sent.send.claims:
             if isinstance(claim, Happened):
-                arm, what = sent.arm, claim.what
-                found = max(arm.counter(what) or 0, arm.connector_total(what), arm.seen.get(what, 0))
+                found = _counted(sent.arm, claim.what)
                 if found < claim.least:
                     seen = {**sent.place, "what": claim.what, "expected": claim.least, "found": found}
                     findings.append(Finding(RULE, Reason.SCENARIO_DID_NOT_HAPPEN, seen))
     return findings
+
+
+def _counted(arm: Arm, what: str) -> int:
+    served = {"local": arm.local, "external": arm.external}.get(what)
+    return max(served or 0, arm.counter(what) or 0, arm.connector_total(what), arm.seen.get(what, 0))
