@@ -354,7 +354,8 @@ class DigestTaken(_OfArm):
     has the same ``content``. ``prompt`` is None for a request that is not ours. ``nth``: which read of the request, of
     ``reads`` in the end: one that is preempted and resumed, or whose load failed, reads again. ``failed``: the
     connector itself reported that this load failed. ``tail``: of the tokens behind the whole blocks,
-    of what was computed without the prompt's last one, which nobody serves."""
+    of what was computed without the prompt's last one, which nobody serves. ``step``: the engine's, counted from when
+    the probe was turned on: equal for what one step read."""
 
     request: str
     prompt: int | None
@@ -368,6 +369,7 @@ class DigestTaken(_OfArm):
     reads: int = 1
     failed: bool = False
     tail: str | None = None
+    step: int | None = None
 
 
 @kind("digest.sample")

@@ -131,7 +131,7 @@ class Stop(Step, frozen=True, tag="stop"):
 class Send(Step, frozen=True, tag="send"):
     """Texts by index, each once, ``at_once`` at a time. ``answer``: output tokens, None: as many as the run asks for.
     ``salt``: equal for what may share KV; "" is the cell's own. ``gone_s``: the client goes away so many seconds after
-    it has sent."""
+    it has sent. ``spread_s``: those that are at once go out within so many seconds, not together."""
 
     name: str
     site: str
@@ -141,6 +141,7 @@ class Send(Step, frozen=True, tag="send"):
     answer: int | None = None
     salt: str = ""
     gone_s: float | None = None
+    spread_s: float = 0.0
 
     @property
     def where(self) -> Where:

@@ -34,7 +34,7 @@ Applies = Callable[[Cell, Shape], "str | None"]
 @dataclass(frozen=True)
 class FaultInfo:
     """``patterns``: names of ``judge/classify`` that locate it right. ``around_any``: can be planted around any
-    connector (``rig_plant``)."""
+    connector (``rig_plant``). ``scenarios``: those that provoke what it needs; none: any does."""
 
     name: str
     what: str
@@ -42,12 +42,15 @@ class FaultInfo:
     patterns: tuple[str, ...]
     applies: Applies
     around_any: bool = False
+    scenarios: tuple[str, ...] = ()
 
     def why_not(self, cell: Cell, shape: Shape) -> str | None:
         """Why it can't act in this cell, as one sentence, or None."""
         ranks, rank = int(cell.get("tensor_parallel", 1)), parted(str(cell.get("fault", self.name)))[1]
         if rank is not None and rank >= ranks:
             return f"There is no rank {rank}: tensor_parallel is {ranks}."
+        if self.scenarios and cell.get("scenario", "replay") not in self.scenarios:
+            return f"Nothing in this story provokes it; tell it with --scenario {' or '.join(self.scenarios)}."
         return self.applies(cell, replace(shape, kv_heads=max(shape.kv_heads // ranks, 1)))
 
 
@@ -168,6 +171,12 @@ FAULTS: dict[str, FaultInfo] = {
         FaultInfo("store_writes_cache", "storing changes the live cache",
                   "class A, vLLM 48412: the first answer is already wrong",
                   ("bit_flips", "reinterpreted", "unknown"), _always),
+        FaultInfo("loads_exchanged", "two loads of one step go into each other's blocks",
+                  "class A, one slot mapping for a whole batch", ("stale", "unknown"), _always,
+                  scenarios=("crowd", "preemption")),
+        FaultInfo("former_blocks", "a resumed request loads into the blocks that it had before",
+                  "class B, a block table that nobody renewed", ("not_written", "stale", "unknown"),
+                  _always, scenarios=("preemption",)),
     )
 }  # fmt: skip
 

@@ -111,6 +111,8 @@ class SchedulerSide:
         for new in output.scheduled_new_reqs:
             if (tracked := self._requests.get(new.req_id)) is not None:
                 tracked.blocks = list(new.block_ids[0])
+                # newer runners take a resumed request for new
+                tracked.stored = min(tracked.stored, new.num_computed_tokens // self._config.chunk_tokens)
                 stores += self._advance(new.req_id, tracked, new.num_computed_tokens, output)
         cached = output.scheduled_cached_reqs
         for i, request_id in enumerate(cached.req_ids):

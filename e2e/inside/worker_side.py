@@ -63,6 +63,7 @@ class WorkerSide:
         self._staged: dict[str, torch.Tensor] = {}
         self._failed: set[str] = set()
         self._storer = Storer(self._put) if config.async_store else None
+        self._placed: dict[str, list[int]] = {}  # while a fault is planted
         self._stored: deque[tuple[tuple[str, RequestSettings], dict[int, str]]] = deque(maxlen=_REMEMBERED)
 
     @property
@@ -74,9 +75,11 @@ class WorkerSide:
     def start_loads(self, loads: list[Load]) -> None:
         for load in loads:
             load.settings = load.settings.on_rank(self._rank)
+        tables = self._tables(loads)
+        for load, table in zip(loads, tables, strict=True):
             fault, scene = faults.get(load.settings.fault), self._scene(load.settings)
             load.keys = fault.keys(load.keys, self._others(load), scene)
-            job = Job(load, self._slots(load), len(self._layers), load.settings.overlap, scene, fault)
+            job = Job(load, self._slots(load, table), len(self._layers), load.settings.overlap, scene, fault)
             if load.settings.load == "sync":
                 self._loader.load_now(job)
                 self._end(job)
@@ -86,9 +89,23 @@ class WorkerSide:
                 self._jobs[load.request] = job
                 self._loader.submit(job)
 
-    def _slots(self, load: Load) -> torch.Tensor:
+    def _tables(self, loads: list[Load]) -> list[list[int]]:
+        """The block table that each is placed by: its own, unless a planted fault has it otherwise."""
+        tables = [load.blocks for load in loads]
+        faulty = {load.settings for load in loads if load.settings.fault}
+        for settings in faulty:
+            at = [number for number, load in enumerate(loads) if load.settings == settings]
+            former = [self._placed.get(loads[number].request) for number in at]
+            fault, scene = faults.get(settings.fault), self._scene(settings)
+            found = fault.into([tables[number] for number in at], former, scene)
+            for number, table in zip(at, found, strict=True):
+                tables[number] = table
+                self._placed[loads[number].request] = loads[number].blocks
+        return tables
+
+    def _slots(self, load: Load, table: list[int]) -> torch.Tensor:
         tokens = torch.arange(load.first, load.end, dtype=torch.int64)
-        blocks = torch.tensor(load.blocks, dtype=torch.int64)
+        blocks = torch.tensor(table, dtype=torch.int64)
         return (blocks[tokens // self._block_size] * self._block_size + tokens % self._block_size).to(self._device)
 
     def _place(self, job: Job, staged: torch.Tensor, group: range) -> int:

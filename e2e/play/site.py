@@ -86,6 +86,7 @@ class LiveEngine:
         salt = ".".join(filter(None, (self.salt, scene.cell or self.site.name, send.salt)))
         how = arms.Sending(
             engine=self.name, cell=scene.cell, arm=send.name, at_once=send.at_once, salt=salt, gone_s=send.gone_s,
+            spread_s=send.spread_s,
             params=self._params(cell) if cell and self.site.connector else None,
             forgives=lambda error: forgiving and self._forgives(error),
             limit_s=self.settings.request_limit_s, max_tokens=send.answer or self.settings.max_tokens,

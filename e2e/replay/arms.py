@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import uuid
 import zlib
@@ -26,7 +27,8 @@ _WARM_TOKENS = 4
 class Sending:
     """How one Send goes out. ``cell`` None: it belongs to every cell of the engine key. ``params``: the cell's
     kv_transfer_params. ``salt``: equal for what may share KV. ``limit_s``: for one request. ``gone_s``: the client goes
-    away after so many seconds, None: it waits for its answers. ``forgives``: a request that fails so ends
+    away after so many seconds, None: it waits for its answers. ``spread_s``: those at once go out within so many
+    seconds, at moments that the Send's name decides. ``forgives``: a request that fails so ends
     nothing, since something was broken on purpose."""
 
     engine: str
@@ -38,6 +40,7 @@ class Sending:
     limit_s: float = 120.0
     max_tokens: int = 8
     gone_s: float | None = None
+    spread_s: float = 0.0
     forgives: Callable[[EngineError], bool] = lambda error: False
 
     @property
@@ -89,7 +92,7 @@ def run_arm(
 
     record("arm.begin", **how.place)
     jobs = list(zip(prompts, hits, strict=True))
-    answers = [send(*job) for job in jobs] if how.at_once == 1 else _at_once(send, jobs, how.at_once)
+    answers = [send(*job) for job in jobs] if how.at_once == 1 else _at_once(send, jobs, how)
     if how.gone_s is not None:
         record("step.seen", **how.place, what="gone", count=len(left))
     record("arm.end", **how.place)
@@ -106,11 +109,11 @@ def _expect(how: Sending, prompt: Prompt, hit: Hit, record: Record) -> None:
     )  # fmt: skip
 
 
-def _at_once(send: Callable[..., Completion | None], jobs: Sequence[tuple], number: int) -> list[Completion | None]:
+def _at_once(send: Callable[..., Completion | None], jobs: Sequence[tuple], how: Sending) -> list[Completion | None]:
     failed = threading.Event()
 
-    def run(job: tuple) -> Completion | None:
-        if failed.is_set():
+    def run(job: tuple, after_s: float) -> Completion | None:
+        if failed.wait(after_s):
             return None
         try:
             return send(*job)
@@ -118,9 +121,10 @@ def _at_once(send: Callable[..., Completion | None], jobs: Sequence[tuple], numb
             failed.set()
             raise
 
-    threads = ThreadPoolExecutor(max_workers=number, thread_name_prefix="replay")
+    threads = ThreadPoolExecutor(max_workers=how.at_once, thread_name_prefix="replay")
     try:
-        futures = [threads.submit(run, job) for job in jobs]
+        after = moments(how.arm, len(jobs), how.spread_s)
+        futures = [threads.submit(run, *both) for both in zip(jobs, after, strict=True)]
         wait(futures)
     except BaseException:  # a signal: what is on its way ends with the engine
         failed.set()
@@ -128,6 +132,12 @@ def _at_once(send: Callable[..., Completion | None], jobs: Sequence[tuple], numb
         raise
     threads.shutdown()
     return [future.result() for future in futures]
+
+
+def moments(name: str, number: int, spread_s: float) -> list[float]:
+    """When each of so many goes out, in seconds: the same under the same name."""
+    seeded = random.Random(name)
+    return [seeded.uniform(0, spread_s) for _ in range(number)]
 
 
 def forget(client: EngineClient, *, place: Mapping[str, object], record: Record, limit_s: float = 30.0) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from e2e.base.program import Program
+from e2e.scenarios.crowd import Crowd
 from e2e.scenarios.partial import Partial
+from e2e.scenarios.preemption import Preemption
 from e2e.scenarios.replay import Replay
 from e2e.scenarios.sized import Sized
 
@@ -20,4 +22,12 @@ class Scenario(Protocol):
         """What this cell does; pure."""
 
 
-SCENARIOS: Mapping[str, Scenario] = {scenario.name: scenario for scenario in (Replay(), Partial())}
+SCENARIOS: Mapping[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        Replay(),
+        Partial(),
+        Crowd(),
+        Preemption(),
+    )
+}

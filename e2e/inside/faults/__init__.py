@@ -22,6 +22,7 @@ from e2e.inside.faults.content import (
     ScaleLost,
     ZeroLayer,
 )
+from e2e.inside.faults.crowded import FormerBlocks, LoadsExchanged
 from e2e.inside.faults.identity import EqualLengthPrompt, OneChunkOff, StaleObject
 from e2e.inside.faults.timing import FailedLoadSwallowed, OverlapNotWaited, StoreBeforeForward, StoreWritesCache
 
@@ -34,7 +35,7 @@ _TABLE: dict[str, Fault] = {
         PhysicalViewOmitted(), TokenFirstView(), AxesSwappedIndex(), WriteIntoCopy(), OneSlotOff(), TailDropped(),
         LayerNeverLoaded(), KvSwapped(), NeighbourLayer(), LayerOrderShifted(), HeadsPermuted(), BitFlip(),
         ReadAsFp16(), ScaleLost(), ZeroLayer(), OneChunkOff(), StaleObject(), EqualLengthPrompt(), OverlapNotWaited(),
-        StoreBeforeForward(), FailedLoadSwallowed(), StoreWritesCache(),
+        StoreBeforeForward(), FailedLoadSwallowed(), StoreWritesCache(), LoadsExchanged(), FormerBlocks(),
     )
 }  # fmt: skip
 NAMES = tuple(_TABLE)

@@ -60,6 +60,11 @@ class Fault:
         the same settings, oldest first."""
         return keys
 
+    def into(self, tables: list[list[int]], former: Sequence[list[int] | None], scene: Scene) -> list[list[int]]:
+        """Block tables of the loads that one step begins -> those that they are placed by. ``former``: of each the one
+        of the load before of the same request, None for its first."""
+        return tables
+
     def vanished(self, chunk: int, chunks: int, scene: Scene) -> bool:
         """Is this chunk of the load found to be gone, and the failure kept quiet?"""
         return False

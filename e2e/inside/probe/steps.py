@@ -58,6 +58,8 @@ class Steps:
         for new in output.scheduled_new_reqs:
             ids = np.asarray(new.prompt_token_ids or [], dtype=np.int64)
             tracked = Tracked(new.req_id, xxhash.xxh3_64_intdigest(ids.tobytes()), len(ids), list(new.block_ids[0]))
+            if (before := self._requests.get(new.req_id)) is not None:  # newer runners take a resumed one for new
+                before.blocks, tracked = tracked.blocks, before
             self._requests[new.req_id] = tracked
             found.append((tracked, new.num_computed_tokens, True))
         return found

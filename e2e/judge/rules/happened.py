@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
 from e2e.base.program import Happened
 from e2e.base.verdict import Finding, Reason
-from e2e.judge.view import Arm, CellView
+from e2e.judge.view import CellView, Sent
 
 RULE = "happened"
 
@@ -13,14 +16,41 @@ def check(view: CellView) -> list[Finding]:
     findings = []
     for sent in view.sent:
         for claim in sent.send.claims:
-            if isinstance(claim, Happened):
-                found = _counted(sent.arm, claim.what)
-                if found < claim.least:
-                    seen = {**sent.place, "what": claim.what, "expected": claim.least, "found": found}
-                    findings.append(Finding(RULE, Reason.SCENARIO_DID_NOT_HAPPEN, seen))
+            if isinstance(claim, Happened) and (found := _times(view, sent, claim.what)) < claim.least:
+                seen = {**sent.place, "what": claim.what, "expected": claim.least, "found": found}
+                findings.append(Finding(RULE, Reason.SCENARIO_DID_NOT_HAPPEN, seen))
     return findings
 
 
-def _counted(arm: Arm, what: str) -> int:
-    served = {"local": arm.local, "external": arm.external}.get(what)
-    return max(served or 0, arm.counter(what) or 0, arm.connector_total(what), arm.seen.get(what, 0))
+def _times(view: CellView, sent: Sent, what: str) -> int:
+    arm, seen = sent.arm, SEEN[what](view, sent) if what in SEEN else 0
+    return max(arm.counter(what) or 0, arm.connector_total(what), arm.seen.get(what, 0), seen)
+
+
+def _resumed_loads(view: CellView, sent: Sent) -> int:
+    """Loads of a request behind its first one, as the connector journals them: it was preempted, and came back."""
+    return max((_beyond_first(told["loads"] or ()) for told in sent.arm.evidence), default=0)
+
+
+def _beyond_first(loads: Iterable[Mapping[str, object]]) -> int:
+    return sum(times - 1 for times in Counter(str(load["request"]) for load in loads).values())
+
+
+def _reads_in_one_step(view: CellView, sent: Sent) -> int:
+    """The most requests of which one step read what was there before, by their digests."""
+    reads = Counter(
+        (rank, digest.step)
+        for prompt in sent.send.texts
+        for (_, _, rank), digest in view.table.all(sent.send.where, "read", prompt).items()
+        if digest.step is not None
+    )
+    return max(reads.values(), default=0)
+
+
+#: What nobody counts, seen in what was recorded of a Send.
+SEEN: Mapping[str, Callable[[CellView, Sent], int]] = {
+    "local": lambda view, sent: sent.arm.local or 0,
+    "external": lambda view, sent: sent.arm.external or 0,
+    "resumed_loads": _resumed_loads,
+    "reads_in_one_step": _reads_in_one_step,
+}

@@ -89,11 +89,15 @@ def _requests(sent: Sent) -> list[Finding]:
 
 
 def _connector(view: CellView, sent: Sent) -> list[Finding]:
-    """The connector's own counters, where the adapter says that it has some: every rank is served every token."""
+    """The connector's own counters, where the adapter says that it has some: every rank is served every token. What a
+    preempted request is served when it comes back, vLLM counts for no request."""
     counted, unsaid = sent.arm.external, None if sent.send.external else 0
     hits = [unsaid if told is None else told for told in sent.arm.connector_counter("hit_tokens")]
-    wrong = [found for found in hits if found not in (None, counted)]
-    if not view.plan.counters or counted is None or not wrong:
+    if not view.plan.counters or counted is None:
+        return []
+    resumed = bool(sent.arm.counter("preemptions"))
+    wrong = [found for found in hits if found is not None and (found < counted or (found > counted and not resumed))]
+    if not wrong:
         return []
     return [_finding(Reason.SOURCES_DISAGREE, sent, "connector", Span(counted, counted), wrong[0])]
 

@@ -12,6 +12,7 @@ from e2e.faults.catalogue import FAULTS, Shape, find
 from e2e.inside import faults as planted
 from e2e.inside.config import RequestSettings
 from e2e.judge.classify import PATTERNS
+from e2e.scenarios.table import SCENARIOS
 
 SHAPE = Shape(packed=True, kv_heads=3, layers=30, block_size=16, chunk_tokens=256, served_chunks=4, prompts=3)
 
@@ -37,9 +38,9 @@ def test_every_fault_says_what_it_is_and_how_it_is_located():
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_every_fault_applies_to_some_cell_of_the_default_grid(name):
-    grid = itertools.product(("NHD", "HND"), ("off", "on"), ("index", "kernel"))
-    reasons = [find(name).why_not(cell(layout=lay, overlap=o, placement=p), SHAPE) for lay, o, p in grid]
+def test_every_fault_applies_to_some_cell_of_the_default_grid_in_some_scenario(name):
+    grid = itertools.product(("NHD", "HND"), ("off", "on"), ("index", "kernel"), SCENARIOS)
+    reasons = [find(name).why_not(cell(layout=lay, overlap=o, placement=p, scenario=s), SHAPE) for lay, o, p, s in grid]
     assert None in reasons
     assert all(reason is None or reason.endswith(".") for reason in reasons)
 

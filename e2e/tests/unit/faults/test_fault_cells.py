@@ -3,6 +3,7 @@ from dataclasses import replace
 from e2e.base.cell import Cell
 from e2e.faults.catalogue import FAULTS, Shape
 from e2e.faults.cells import planted, twins
+from e2e.scenarios.table import SCENARIOS
 
 SHAPE = Shape(packed=True, kv_heads=3, layers=30, block_size=16, chunk_tokens=256, served_chunks=4, prompts=2)
 CELLS = [
@@ -14,8 +15,9 @@ CELLS = [
 
 
 def test_every_pair_of_cell_and_fault_is_planted_or_left_out_with_a_reason():
-    made, left_out = planted(CELLS, [], SHAPE, around=False)
-    assert len(made) + len(left_out) == len(CELLS) * len(FAULTS)
+    cells = [replace(cell, settings={**cell.settings, "scenario": name}) for cell in CELLS for name in SCENARIOS]
+    made, left_out = planted(cells, [], SHAPE, around=False)
+    assert len(made) + len(left_out) == len(cells) * len(FAULTS)
     assert len({cell.id for cell in made}) == len(made)
     assert all(why for _, why in left_out)
     assert {cell.settings["fault"] for cell in made} == set(FAULTS)

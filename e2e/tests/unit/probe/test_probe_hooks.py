@@ -192,6 +192,17 @@ def test_every_read_of_a_request_is_told(engine):
     assert (second.values != computed.values).any()
 
 
+def test_newer_runners_take_a_resumed_request_for_a_new_one(engine):
+    engine.step(new=[("warm", WARM, 16, 2)])
+    engine.step(new=[("warm", WARM[::-1], 16, 2)])
+    engine.step(new=[("cold", COLD, 16, 2)])
+    rows = engine.probe.rows(0)
+    assert [(row["request"], row["nth"], row["reads"]) for row in rows if row["when"] == "read"] == [
+        ("warm", 1, 2), ("warm", 2, 2), ("cold", 1, 1),
+    ]  # fmt: skip
+    assert len({row["step"] for row in rows}) == 4
+
+
 def test_decoding_and_rejected_drafts_read_nothing_anew(engine):
     engine.step(new=[("warm", WARM, 16, 2)])
     engine.step(cached=[("warm", WARM, 18, 2)])

@@ -8,7 +8,7 @@ import pytest
 from e2e.base.errors import EngineAnswer, EngineCrashed, EngineTimeout, Stopped
 from e2e.base.event import Event
 from e2e.base.program import Hit, Span
-from e2e.replay.arms import Sending, forget, run_arm, scribble, warm_up, warm_up_prompt
+from e2e.replay.arms import Sending, forget, moments, run_arm, scribble, warm_up, warm_up_prompt
 from e2e.replay.prompts import Prompt
 from e2e.replay.stream import Completion
 
@@ -157,6 +157,18 @@ def test_every_prompt_has_its_prediction():
     with pytest.raises(ValueError):
         run(Client(journal), journal, hits=[HIT])
     assert not journal.events
+
+
+def test_those_at_once_can_be_spread_over_a_while_at_the_same_moments_each_time():
+    told = {name: moments(name, 50, 2.0) for name in ("one", "two")}
+    assert all(0 <= moment <= 2.0 for each in told.values() for moment in each)
+    assert max(told["one"]) - min(told["one"]) > 1.0
+    assert told["one"] == moments("one", 50, 2.0)
+    assert told["one"] != told["two"]
+    assert moments("one", 3, 0.0) == [0.0] * 3
+    journal = Journal()
+    assert len(run(Client(journal), journal, at_once=4, spread_s=0.02)) == 4
+    assert (journal.kinds[0], journal.kinds[-1]) == ("arm.begin", "arm.end")
 
 
 def test_a_span_is_told_by_both_ends_and_a_number_by_one():

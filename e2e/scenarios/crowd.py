@@ -1,0 +1,25 @@
+"""Many at once: one step begins several loads, others come while some are answered."""
+
+from __future__ import annotations
+
+from itertools import cycle, islice
+
+from e2e.base.program import Happened, Like, Program, Text
+from e2e.scenarios.opening import Opening
+from e2e.scenarios.sized import Sized
+
+REQUESTS = 8
+#: Requests of the second round come within so many seconds: some steps load while others are answered.
+SPREAD_S = 1.0
+
+
+class Crowd:
+    """Several loads in one step go each to its own request, and none to one that is at work already."""
+
+    name = "crowd"
+
+    def program(self, cell: Sized) -> Program:
+        story = Opening(cell, tuple(map(Text, islice(cycle(cell.lengths), REQUESTS))))
+        together = story.again("together", Happened("reads_in_one_step", 2), at_once=REQUESTS)
+        spread = story.again("spread", at_once=REQUESTS, spread_s=SPREAD_S)
+        return story.program(self.name, *together, *spread, *story.again("warm", Like(story.like)))

@@ -1,0 +1,57 @@
+"""Scenarios that put a connector under pressure: what they send, and that what is claimed can come about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from e2e.base.connector import HitRule
+from e2e.base.program import Happened, Like, Loaded, Program, Send
+from e2e.scenarios.sized import Sized
+from e2e.scenarios.table import SCENARIOS
+
+CELL = Sized(lengths=(513, 776, 1040), rule=HitRule(256), block_size=16, step=256, answer=8)
+SIZES = [CELL, replace(CELL, lengths=(50,), rule=HitRule(16), block_size=16), replace(CELL, block_size=128)]
+
+
+def told(name: str, cell: Sized = CELL) -> Program:
+    return SCENARIOS[name].program(cell)
+
+
+def happened(send: Send) -> dict[str, int]:
+    return {claim.what: claim.least for claim in send.claims if isinstance(claim, Happened)}
+
+
+@pytest.mark.parametrize("name", ["preemption", "crowd"])
+@pytest.mark.parametrize("cell", SIZES)
+def test_what_is_loaded_under_pressure_is_held_against_what_was_computed_alone(name, cell):
+    program = told(name, cell)
+    alone, cold, *later = program.sends
+    assert (alone.at_once, cold.at_once) == (1, 1)
+    assert all(send.claim(Loaded).step == cold.where for send in later)
+    assert set(later[-1].claim(Like).steps) == {alone.where, cold.where}
+    assert later[-1].at_once == 1
+    assert [send.name for send in program.sends if happened(send)], "its event is claimed"
+
+
+@pytest.mark.parametrize("cell", SIZES)
+def test_all_of_a_preemption_start_and_not_all_can_go_on(cell):
+    """Three prompts and their first answer blocks fit, and the next block of each does not."""
+    program = told("preemption", cell)
+    hot, block = program.send(("one", "hot")), cell.block_size
+    tokens = program.texts[0].tokens
+    room = program.site("one").kv_tokens // block - 1  # the null block
+    prompt, grown = -(-tokens // block), -(-(tokens + hot.answer) // block)
+    assert 3 * prompt <= room < 3 * min(prompt + 1, grown)
+    assert grown <= room, "one alone must fit"
+    assert happened(hot) == {"preemptions": 1, "resumed_loads": 1}
+    assert hot.at_once == len(hot.texts) > 3
+
+
+def test_a_crowd_comes_together_and_then_one_after_the_other():
+    together, spread = (told("crowd").send(("one", name)) for name in ("together", "spread"))
+    assert happened(together) == {"reads_in_one_step": 2}
+    assert (together.at_once, together.spread_s) == (8, 0.0)
+    assert (spread.at_once, spread.spread_s) == (8, 1.0)
+    assert {text.tokens for text in told("crowd").texts} == {*CELL.lengths}
