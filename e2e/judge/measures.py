@@ -113,9 +113,11 @@ def _sends(view: CellView, kind: type[Claim], *, external: bool = False) -> list
 
 
 def ttft(view: CellView, verdict: Verdict) -> Ttft:
-    """Of the first Send of each kind that sends every text: cold, from vLLM's own cache, from the connector."""
+    """Of the first Send of each kind that sends every text, one at a time where there is one: cold, from vLLM's own
+    cache, from the connector."""
     kinds = (_sends(view, Cold), _sends(view, Served), _sends(view, Served, external=True))
-    timed = [next((s for s in sends if {*view.prompts} <= {*s.send.texts}), None) for sends in kinds]
+    whole = ([sent for sent in sends if {*view.prompts} <= {*sent.send.texts}] for sends in kinds)
+    timed = [min(sends, key=lambda sent: not sent.alone, default=None) for sends in whole]
     cold, local, external = (_client_s(view, sent) for sent in timed)
     ratio = cold / external if cold and external else None
     passed = verdict is Verdict.PASS

@@ -8,8 +8,9 @@ from e2e.scenarios.sized import Sized
 
 #: Requests whose prompts the KV cache just holds, and how many there are.
 ROOM, REQUESTS = 3, 6
-#: Blocks into which each answer grows: nearly one request more than there is room for.
-GROWTH = 3
+#: Blocks into which each answer grows. The first one preempts; the others take blocks of whoever was, so that they are
+#: loaded anew.
+GROWTH = 4
 
 
 class Preemption:
