@@ -15,6 +15,7 @@ from e2e.grid.axes import Value, axis
 from e2e.grid.cells import Grid, expand, in_scenarios
 from e2e.material import Material, material
 from e2e.plan import KeyPlan, plan, with_faults
+from e2e.play.nemesis import known
 from e2e.report.progress import said_if_slow
 from e2e.settings.settings import Settings
 from e2e.settings.world import engine_environment, engine_python, shared_memory
@@ -30,7 +31,9 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
     found = attached(settings)
     fixed = {**settings.axis_fixed, **(told_axes(found) if found else {})}
     grid = expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=fixed).require_cells()
-    grid = in_scenarios(grid, settings.scenarios)
+    if settings.told:
+        known(settings.told)
+    grid = in_scenarios(grid, settings.stories)
     if settings.connector not in ADAPTERS and starts:
         config = adapter.config(grid.cells[0], pool_dir="", block_size=16)
         check_class(config, python=python, environ=engine_environment(python))

@@ -154,7 +154,7 @@ def cells(*, flags: Annotated[RunFlags | None, FLAT] = None, call: Ours) -> int:
     adapter = load(settings.connector, pool_bytes=settings.pool_bytes)
     found = in_scenarios(
         expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed),
-        settings.scenarios,
+        settings.stories,
     )
     if not found.cells:
         raise SettingsError(

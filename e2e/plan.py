@@ -33,7 +33,8 @@ REPORTED_AS = {"strided": "STRIDED_CPU", "stock": "CPU_ATTN"}
 @dataclass(frozen=True)
 class KeyPlan:
     """What the cells of one engine key have in common. ``lengths``: solved prompt lengths, tokens. ``room``: tokens
-    that the KV cache of each of its engines must hold at least, whatever its program sends."""
+    that the KV cache of each of its engines must hold at least, whatever its program sends. ``told``: the program,
+    where it is no scenario's."""
 
     key: str
     cells: tuple[Cell, ...]
@@ -43,6 +44,7 @@ class KeyPlan:
     block_size: int
     lengths: lengths.Solution
     room: int = 0
+    told: Program | None = None
 
     @property
     def concurrency(self) -> int:
@@ -54,6 +56,8 @@ class KeyPlan:
     @cached_property
     def programs(self) -> Mapping[str, Program]:
         """Cell's id -> what it does."""
+        if told := self.told or self.settings.told:
+            return {cell.id: told for cell in self.cells}
         scenario = SCENARIOS[str(self.cells[0].get("scenario", RERUN))]
         return {cell.id: scenario.program(self._sized(cell)) for cell in self.cells}
 
@@ -197,9 +201,22 @@ def plan(
     planned = KeyPlan(key, tuple(cells), settings, adapter, model, block_size, solved, room)
     if settings.attach and not all(map(planned.program.lent, planned.program.sites)):
         raise SettingsError(f"scenario {planned.program.scenario} starts engines of its own; run it without --attach.")
+    if settings.told:
+        _check_told(planned, limits)
     if planned.bytes_per_token and not settings.attach:
         check_space(planned, shared)
     return planned
+
+
+def _check_told(plan: KeyPlan, limits: Sequence[int | None]) -> None:
+    """``limits``: of a prompt, in tokens."""
+    program, most = plan.program, min((n for n in limits if n), default=None)
+    if plan.settings.attach and program.plain:
+        raise SettingsError("--program has an engine without the connector; run it without --attach.")
+    if most and plan.longest > most:
+        raise SettingsError(f"--program: a text has {plan.longest} tokens; this engine takes {most} beside an answer.")
+    if why := next(filter(None, (plan.adapter.refuses(plan.cells[0], text.tokens) for text in program.texts)), None):
+        raise SettingsError(f"connector {plan.adapter.name}: {why}")
 
 
 def with_faults(grid: Grid, planned: KeyPlan, *, packed: bool) -> Grid:

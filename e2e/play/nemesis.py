@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 from e2e.base.errors import SettingsError
-from e2e.base.program import Break
+from e2e.base.program import Break, Program
 from e2e.play.world import Engine
 from e2e.stack.store import Store
 
@@ -64,10 +64,20 @@ WAYS: Mapping[tuple[str, str], Callable[[str, Engines, Stores], AbstractContextM
 
 def broken(step: Break, engines: Engines, stores: Stores) -> AbstractContextManager[None]:
     """Broken when entered, mended when left. SettingsError for words that nobody knows."""
-    way = WAYS.get((step.what, step.how))
-    if way is None:
+    return _way(step)(step.target, engines, stores)
+
+
+def known(program: Program) -> None:
+    """SettingsError for a program with a Break of such words."""
+    for step in program.flat:
+        if isinstance(step, Break):
+            _way(step)
+
+
+def _way(step: Break) -> Callable[[str, Engines, Stores], AbstractContextManager[None]]:
+    if (step.what, step.how) not in WAYS:
         raise SettingsError(f"nobody knows how to {step.how} the {step.what} {step.target}; see e2e/play/nemesis.py.")
-    return way(step.target, engines, stores)
+    return WAYS[step.what, step.how]
 
 
 def _with_server(server: str, stores: Stores) -> Store:

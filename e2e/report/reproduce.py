@@ -34,7 +34,8 @@ def reproduce(cell: Mapping[str, object], run: Mapping[str, object]) -> str:
     words += _quiet(name, settings, {word.partition("=")[0] for word in words})
     axes = ",".join(f"{axis}={value}" for axis, value in cell.items() if axis not in NO_AXES)
     command = [*_program(run), name, *(["--cell", axes] if axes else [])]
-    command += ["--scenario", str(scenario)] if scenario else []
+    told = any(word.partition("=")[0] == "--program" for word in words)
+    command += ["--scenario", str(scenario)] if scenario and not told else []
     line = shlex.join([*command, *(["--fault", str(fault)] if fault else []), *words])
     folder = run.get("folder")
     return f"cd {shlex.quote(folder)} && {line}" if isinstance(folder, str) and folder else line

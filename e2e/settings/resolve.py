@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from e2e.base import redact
 from e2e.base.errors import RecordingError, SettingsError, UsageError
 from e2e.base.event import Event
+from e2e.grid.cells import RERUN
 from e2e.recording.journal import read
 from e2e.recording.resume import check_same, settings_of
 from e2e.settings import device
@@ -60,6 +61,8 @@ def _settings(values: Mapping[str, object], *, out: Path, argv: Sequence[str], r
         chosen["attention"] = chosen.get("attention") or "strided"
     if chosen.get("launcher") == "docker" and chosen.get("attach"):
         raise SettingsError("--attach takes a running engine, so --launcher docker has nothing to start; drop one.")
+    if chosen.get("program") and tuple(chosen.get("scenarios", (RERUN,))) != (RERUN,):
+        raise SettingsError("--program is the story of each cell, and --scenario names another; drop one.")
     if chosen["device"] == "cuda" and chosen.get("attention") == "strided":
         raise SettingsError("--attention strided is a CPU backend; leave it out, or use --device cpu.")
     if not chosen.get("attach") and any(word.split("=")[0] == "--api-key" for word in argv):  # a variable may stay set

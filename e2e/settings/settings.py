@@ -12,12 +12,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from e2e.base.program import Program, program_of
 from e2e.connectors.table import ADAPTERS, DEFAULT, SERVER_VARIABLES
 from e2e.grid.axes import Value
 from e2e.grid.cells import RERUN
 from e2e.grid.selection import GRIDS, Selection
 from e2e.settings import device as devices
-from e2e.settings import parsers
+from e2e.settings import parsers, program_file
 from e2e.settings.flags import ON_OFF, Flags, flag, variable
 from e2e.settings.parsers import at_least, one_of, word
 
@@ -61,11 +62,19 @@ class Cells(Flags):
 
 
 class Scenarios(Flags):
+    """``program``: as a recording has it, see ``base.program.plainly``."""
+
     scenarios: Annotated[
         tuple[str, ...],
         parsers.each(parsers.scenario),
         flag("scenario", "The story of each cell; several add up.", metavar="NAME", default="replay"),
     ] = (RERUN,)
+    program: Annotated[
+        dict[str, object] | None,
+        program_file.BUILDABLE,
+        word(program_file.read),
+        flag("program", "The story of each cell, as maru-e2e shrink wrote it.", metavar="FILE.json"),
+    ] = None
 
 
 class Connected(Flags):
@@ -229,6 +238,16 @@ class Settings(
     @property
     def selection(self) -> Selection:
         return Selection(self.grid, self.cells)
+
+    @property
+    def told(self) -> Program | None:
+        """The program of ``--program``."""
+        return program_of(self.program) if self.program is not None else None
+
+    @property
+    def stories(self) -> tuple[str, ...]:
+        """Names of the scenarios of each cell."""
+        return (self.told.scenario,) if self.told else self.scenarios
 
     @property
     def recording(self) -> Path:

@@ -1,0 +1,75 @@
+"""Files of --program that are no program, or one that can't be played."""
+
+import copy
+import json
+
+from row import Row
+
+SEND = {"do": "send", "name": "cold", "site": "one", "texts": [0], "claims": [{"claim": "cold"}]}
+GOOD = {"sites": [{"name": "one"}], "texts": [{"tokens": 513}], "steps": [SEND], "scenario": "mine"}
+CELL = ("--cell", "layout=HND,storage_format=layerwise")
+FROM = "give a file of maru-e2e shrink"
+
+
+def changed(*path: object, to: object) -> str:
+    table = place = copy.deepcopy(GOOD)
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = to
+    return json.dumps(table)
+
+
+def row(name: str, content: str | bytes, *says: str, command: str = "run", more: tuple[str, ...] = ()) -> Row:
+    def given(folder):
+        (folder / "p.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return Row(f"--program: {name}", (command, "--program", "p.json", *CELL, *more), 2, ("--program", *says),
+               given=given)  # fmt: skip
+
+
+def step(**what: object) -> str:
+    return changed("steps", to=[SEND, what])
+
+
+SERVED = {**SEND, "name": "again", "claims": [{"claim": "served", "external": True}]}
+ROWS = (
+    Row("--program: no such file", ("run", "--program", "none.json"), 2, ("'none.json' can't be read",)),
+    Row("--program: a folder", ("faults", "--program", "."), 2, ("'.' can't be read",)),
+    Row("--program: an empty word", ("run", "--program", ""), 2, ("it is empty",)),
+    Row("--program: nothing after it", ("run", "--program"), 2, ("--program",)),
+    Row("--program: of a comparison", ("gain", "--program", "p.json"), 2, ("--program",)),
+    Row("--program: in a variable", ("run",), 2, ("MARU_E2E_PROGRAM", "can't be read"),
+        environ={"MARU_E2E_PROGRAM": "none.json"}),
+    row("given twice", json.dumps(GOOD), "give it once", more=("--program", "p.json")),
+    row("beside a scenario", json.dumps(GOOD), "--scenario", "drop one", more=("--scenario", "partial")),
+    row("an empty file", "", "no program", FROM),
+    row("no JSON", "scenario = 'replay'", "no program", FROM),
+    row("torn", json.dumps(GOOD)[:-20], "no program", FROM),
+    row("not UTF-8", json.dumps(GOOD).encode("utf-16"), "no program", FROM),
+    row("nested without end", "[" * 9000 + "]" * 9000, "no program", FROM),
+    row("a list", "[]", "Expected `object`", FROM),
+    row("null", "null", "Expected `object`", FROM),
+    row("a whole recording's event", json.dumps({"kind": "plan.cell", "data": GOOD}), "no program", FROM),
+    row("without steps", changed("steps", to=[]), "sends nothing"),
+    row("without texts", changed("texts", to=[]), "texts that there are not", FROM),
+    row("a step of no kind", step(do="dance", site="one"), "no program", "dance"),
+    row("a step without its kind", step(site="one"), "no program", "`do`"),
+    row("a key that there is not", changed("texts", 0, "words", to=9), "unknown field `words`"),
+    row("tokens as a word", changed("texts", 0, "tokens", to="many"), "$.texts[0].tokens"),
+    row("no tokens", changed("texts", 0, "tokens", to=0), "a text has no tokens", FROM),
+    row("a claim of no kind", changed("steps", 0, "claims", to=[{"claim": "fast"}]), "no program", "fast"),
+    row("a Send that claims nothing", changed("steps", 0, "claims", to=[]), "one of Cold"),
+    row("a site that there is not", step(do="forget", site="two"), "there is no site two"),
+    row("two sites of one name", changed("sites", to=[{"name": "one"}] * 2), "two sites of one name"),
+    row("sent twice", changed("steps", to=[SEND, SEND]), "is sent twice"),
+    row("served without a look", changed("steps", to=[SEND, SERVED]), "no claim looks at it"),
+    row("a scenario that leads out of the folder", changed("scenario", to="../mine"), "no word of letters"),
+    row("a scenario without a name", changed("scenario", to=""), "no word of letters"),
+    row("a site that leads out of the folder", json.dumps(GOOD).replace('"one"', '"../one"'), "the site",
+        "no word of letters"),
+    row("a store that is a path", changed("sites", 0, "store", to="/dev/shm"), "the store", "no word of letters"),
+    row("a site's setting of no axis", changed("sites", 0, "settings", to={"colour": "red"}), "'colour' is unknown"),
+    row("a site's setting of no value", changed("sites", 0, "settings", to={"layout": "NDH"}), "'NDH'", "NHD or HND"),
+    row("of cells", "{}", "no program", command="cells"),
+    row("of a self-test", "{}", "no program", command="faults"),
+)  # fmt: skip
