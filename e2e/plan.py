@@ -65,6 +65,8 @@ class KeyPlan:
         return Sized(
             lengths=self.lengths.lengths, rule=self.hit_rule(cell), block_size=self.block_size, step=self.lengths.step,
             answer=self.settings.max_tokens, at_once=self.concurrency, baseline=not self.settings.attach,
+            solved=not self.settings.lengths, digests=self.settings.digests, abilities=self.adapter.abilities,
+            takes=lambda tokens: self.adapter.refuses(cell, tokens) is None,
         )  # fmt: skip
 
     @property
@@ -81,17 +83,25 @@ class KeyPlan:
         return max(text.tokens for text in self.program.texts)
 
     def tokens(self, site: Site) -> int:
-        """Tokens that the site keeps in its KV cache: whole blocks of every prompt that it is sent and of its answer,
-        and the null block."""
-        spans: dict[int, int] = {}
+        """Tokens that the site keeps in its KV cache: whole blocks of every prompt that it is sent under a salt, and of
+        its answer, and the null block."""
+        spans: dict[tuple[int, str], int] = {}
         for send in self.program.sends:
             if send.site == site.name:
                 for text in send.texts:
                     span = self.program.texts[text].tokens + self._answer(send)
-                    spans[text] = max(span, spans.get(text, 0))
+                    spans[text, send.salt] = max(span, spans.get((text, send.salt), 0))
         block = self.block_size_of(site)
         whole = (sum(-(-span // block) for span in spans.values()) + 1) * block
         return max(site.kv_tokens or whole, self.room)
+
+    @property
+    def stored(self) -> int:
+        """Tokens that a cell leaves in its store, at most: every prompt that a connector sees, under each salt."""
+        sends = (send for send in self.program.sends if self.program.site(send.site).connector)
+        return sum(
+            self.program.texts[text].tokens for text, _ in {(t, send.salt) for send in sends for t in send.texts}
+        )
 
     def _answer(self, send: Send) -> int:
         return send.answer or self.settings.max_tokens
@@ -249,7 +259,7 @@ def check_space(plan: KeyPlan, shared: Path) -> None:
     pool = plan.adapter.abilities.pool_bytes
     if not pool:
         return
-    needed = sum(text.tokens for text in plan.program.texts) * plan.bytes_per_token
+    needed = plan.stored * plan.bytes_per_token
     if pool < needed:
         raise SettingsError(
             f"the pool is {_mib(pool)} and one cell stores up to {_mib(needed)}; raise --pool-size, or ask for shorter "

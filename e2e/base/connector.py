@@ -175,6 +175,8 @@ class Abilities:
 
     #: its keys hold the salt: two salts share nothing
     salted: bool = True
+    #: of what was stored it serves the beginning, too, not only the whole
+    prefixes: bool = True
     #: with overlap it tells whether a layer was really waited for
     waits_seen: bool = True
     #: it stores with loss (quantized, say): what it serves differs from what was computed, and the report says by how
@@ -250,7 +252,11 @@ class Adapter(ABC):
 
     def blind(self, cell: Cell) -> list[dict[str, str]]:
         """What nobody can see about it in this cell: ``[{"fault_class", "why"}]``."""
-        if self.abilities.waits_seen or cell.get("overlap") != "on":
-            return []
-        why = f"{self.name} tells of no waits for layers: it took the overlap path, and nobody knows what overlapped"
-        return [{"fault_class": OVERLAP_UNSEEN, "why": why}]
+        spots = []
+        if not self.abilities.waits_seen and cell.get("overlap") == "on":
+            why = f"{self.name} tells of no waits for layers: it took that path, and nobody knows what overlapped"
+            spots.append({"fault_class": OVERLAP_UNSEEN, "why": why})
+        if not self.abilities.salted:
+            why = f"keys of {self.name} know no salt: whoever sends the same tokens under another one is served them"
+            spots.append({"fault_class": "not isolated", "why": why})
+        return spots

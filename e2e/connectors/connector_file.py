@@ -99,6 +99,7 @@ _MUST: Mapping[str, str] = {
     "next_turn": _YES,
     "lora": _YES,
     "salted": _YES,
+    "prefixes": _YES,
     "waits_seen": _YES,
     "lossy": _YES,
     "abilities": "a table [connector.abilities]",
@@ -156,6 +157,7 @@ class AbilitiesTable(_Strict):
     next_turn: bool | None = None
     lora: bool | None = None
     salted: bool | None = None
+    prefixes: bool | None = None
     waits_seen: bool | None = None
     lossy: bool | None = None
 

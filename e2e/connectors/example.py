@@ -22,7 +22,7 @@ class Example(Adapter):
     engine_axes = axes
     description = "vLLM's ExampleConnector: a correct control; never finds prompts of k blocks + 1 token again"
     #: files in a folder, named by a hash of the tokens alone
-    abilities = Abilities(longest_prompt=_STEP, shared_store=True, survives_restart=True, salted=False)
+    abilities = Abilities(longest_prompt=_STEP, shared_store=True, survives_restart=True, salted=False, prefixes=False)
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
         return ConnectorConfig(

@@ -47,6 +47,15 @@ def first_difference(expected: Answer, found: Answer) -> Difference | None:
     return None
 
 
+def answers(one: Sent, other: Sent, prompt: int) -> tuple[Answer, Answer]:
+    """Both answers to one prompt, as far as both were asked for."""
+    return one.answer(prompt, other), other.answer(prompt, one)
+
+
+def difference(reference: Sent, sent: Sent, prompt: int) -> Difference | None:
+    return first_difference(*answers(reference, sent, prompt))
+
+
 def _soft(expected: Answer, found: Answer, position: int, logprobs, *, top: bool) -> Difference:
     """Logprobs differ first; when tokens differ further on, that is the heavier difference and its place is named."""
     for later in range(position, max(len(expected.tokens), len(found.tokens))):
@@ -152,9 +161,9 @@ def unstable(view: CellView, sent: Sent, prompt: int) -> tuple[Sent, Sent, Diffe
     for number, one in enumerate(named):
         for other in named[number + 1 :]:
             if one.side is other.side and comparable(view, one, other, prompt):
-                difference = first_difference(one.answer(prompt), other.answer(prompt))
-                if difference is not None:
-                    return one, other, difference
+                differs = difference(one, other, prompt)
+                if differs is not None:
+                    return one, other, differs
     return None
 
 

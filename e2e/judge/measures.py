@@ -46,20 +46,22 @@ def first_generation(view: CellView, verdict: Verdict) -> str | None:
         return None
     if verdict is Verdict.CORRUPT:
         return NOT_REPRODUCED
-    result = IDENTICAL
+    result, compared = IDENTICAL, False
     for sent, prompt in pairs:
         cold = next((other for other in _sends(view, Cold) if prompt in other.send.texts), None)
-        first = None if cold is None else cold.answer(prompt)
-        if first is None:
+        if cold is None:
+            continue  # the beginning of another, never sent cold
+        compared = True
+        if cold.answer(prompt) is None:
             return None
-        if compare.first_difference(first, sent.answer(prompt)) is not None:
-            exact = [other.answer(prompt) for other in compare.exact_references(view, sent, prompt)]
+        if compare.difference(cold, sent, prompt) is not None:
+            exact = compare.exact_references(view, sent, prompt)
             if compare.unstable(view, sent, prompt) or not (exact or digests.vouch(view, sent, prompt)):
                 return NOT_REPRODUCED
-            if any(compare.first_difference(answer, sent.answer(prompt)) for answer in exact):
+            if any(compare.difference(other, sent, prompt) for other in exact):
                 return NOT_REPRODUCED
             result = SPLIT_NOISE
-    return result
+    return result if compared else None
 
 
 def oracle(view: CellView, findings: Iterable[Finding]) -> Oracle:
@@ -67,16 +69,15 @@ def oracle(view: CellView, findings: Iterable[Finding]) -> Oracle:
     kinds, equal, diffs = set(), True, []
     for sent, prompt in _external_answers(view):
         exact = compare.exact_references(view, sent, prompt)
-        references = [each.answer(prompt) for each in exact or compare.references(view, sent, prompt)]
+        references = [compare.answers(each, sent, prompt) for each in exact or compare.references(view, sent, prompt)]
         aligned = "aligned" in (compare.schedule(view, sent, prompt) or ())
         kinds.add("coarse" if not exact else "aligned" if aligned else "split_matched")
-        found = sent.answer(prompt)
         if exact:
-            equal = equal and all(answer.tokens == found.tokens for answer in references)
-            diffs.extend(compare.max_logprob_diff(answer, found) for answer in references)
+            equal = equal and all(expected.tokens == found.tokens for expected, found in references)
+            diffs.extend(compare.max_logprob_diff(*pair) for pair in references)
         elif references:
-            equal = equal and any(answer.tokens == found.tokens for answer in references)
-            diffs.append(min(compare.max_logprob_diff(answer, found) for answer in references))
+            equal = equal and any(expected.tokens == found.tokens for expected, found in references)
+            diffs.append(min(compare.max_logprob_diff(*pair) for pair in references))
     worst = next((kind for kind in ("coarse", "split_matched", "aligned") if kind in kinds), None)
     first = next((dict(f.evidence) for f in findings if f.reason in ORACLE_REASONS and "position" in f.evidence), None)
     return Oracle(worst, equal if diffs else None, max(diffs) if diffs else None, first, _texts(view, first))
@@ -113,12 +114,13 @@ def _sends(view: CellView, kind: type[Claim], *, external: bool = False) -> list
 
 
 def ttft(view: CellView, verdict: Verdict) -> Ttft:
-    """Of the first Send of each kind that sends every text, one at a time where there is one: cold, from vLLM's own
-    cache, from the connector."""
+    """Of the first Send of each kind that sends all that the first cold one does, one at a time where there is one:
+    cold, from vLLM's own cache, from the connector."""
     kinds = (_sends(view, Cold), _sends(view, Served), _sends(view, Served, external=True))
-    whole = ([sent for sent in sends if {*view.prompts} <= {*sent.send.texts}] for sends in kinds)
+    texts = kinds[0][0].send.texts if kinds[0] else tuple(view.prompts)
+    whole = ([sent for sent in sends if {*texts} <= {*sent.send.texts}] for sends in kinds)
     timed = [min(sends, key=lambda sent: not sent.alone, default=None) for sends in whole]
-    cold, local, external = (_client_s(view, sent) for sent in timed)
+    cold, local, external = (_client_s(sent, texts) for sent in timed)
     ratio = cold / external if cold and external else None
     passed = verdict is Verdict.PASS
     return Ttft(
@@ -129,7 +131,7 @@ def ttft(view: CellView, verdict: Verdict) -> Ttft:
         server_external_s=_server_s(timed[2]),
         speedup=ratio if passed else None,
         claimed_speedup=None if passed else ratio,
-        by_length=tuple(_of_length(timed, prompt, text.tokens) for prompt, text in enumerate(view.program.texts)),
+        by_length=tuple(_of_length(timed, prompt, view.program.texts[prompt].tokens) for prompt in texts),
     )
 
 
@@ -138,10 +140,10 @@ def _of_length(timed: list[Sent | None], prompt: int, tokens: int) -> LengthTtft
     return LengthTtft(tokens, *(None if answer is None else answer.ttft_s for answer in answers))
 
 
-def _client_s(view: CellView, sent: Sent | None) -> float | None:
-    if sent is None or not view.prompts or any(prompt not in sent.arm.answers for prompt in view.prompts):
+def _client_s(sent: Sent | None, texts: tuple[int, ...]) -> float | None:
+    if sent is None or not texts or any(prompt not in sent.arm.answers for prompt in texts):
         return None
-    return sum(sent.arm.answers[prompt].ttft_s for prompt in view.prompts)
+    return sum(sent.arm.answers[prompt].ttft_s for prompt in texts)
 
 
 def _server_s(sent: Sent | None) -> float | None:

@@ -54,6 +54,12 @@ class Answer:
         whole = count > 0 and len(self.logprobs) == count and len(self.top) in (0, count)
         return whole and all(map(math.isfinite, values))
 
+    def first(self, tokens: int) -> Answer:
+        """What of it was there after so many tokens."""
+        parts = (self.tokens, self.logprobs, self.top, self.text)
+        names = ("tokens", "logprobs", "top", "text")
+        return replace(self, **{name: part[:tokens] for name, part in zip(names, parts, strict=True)})
+
     @property
     def ttft_s(self) -> float:
         return (self.first_ns - self.sent_ns) / 1e9
@@ -227,10 +233,13 @@ class Sent:
         """Is it claimed that one of these happens?"""
         return any(isinstance(claim, Happened) and claim.what in what for claim in self.send.claims)
 
-    def answer(self, prompt: int) -> Answer | None:
-        """An answer that can be compared, or None."""
+    def answer(self, prompt: int, beside: Sent | None = None) -> Answer | None:
+        """An answer that can be compared, or None; as much of it as ``beside`` was asked for, too."""
         found = self.arm.answers.get(prompt)
-        return found if found is not None and found.usable else None
+        if found is None or not found.usable:
+            return None
+        asked = [sent.send.answer for sent in (self, beside) if sent is not None and sent.send.answer is not None]
+        return found.first(min(asked)) if beside is not None and asked else found
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from e2e.base.program import (
     Step,
     Text,
 )
-from e2e.scenarios.replay import BASELINE, CONNECTOR
+from e2e.scenarios.arms import BASELINE, CONNECTOR
 from e2e.scenarios.sized import Sized
 
 #: Texts by index. ``SPLICED``: the beginning of ``OTHER`` and the body of ``WHOLE``, which was stored behind another

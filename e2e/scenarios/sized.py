@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import lcm
 
-from e2e.base.connector import HitRule
+from e2e.base.connector import Abilities, HitRule
 from e2e.base.program import Hit, Span
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sized:
-    """``lengths``: of prompts at which the exact oracle holds for this connector, see grid/lengths.py. ``step``: tokens
-    of a prefill step, or None. ``answer``: output tokens. ``at_once``: requests at a time. ``baseline``: is there an
-    engine without the connector to compare with."""
+    """``lengths``: of prompts at which the exact oracle holds for this connector, see grid/lengths.py; ``solved``: not
+    those that somebody asked for. ``step``: tokens of a prefill step, or None. ``answer``: output tokens. ``at_once``:
+    requests at a time. ``baseline``: is there an engine without the connector to compare with. ``digests``: is KV
+    hashed. ``takes``: may a prompt of so many tokens be sent to the connector."""
 
     lengths: tuple[int, ...]
     rule: HitRule
     block_size: int
     step: int | None
     answer: int
+    solved: bool = True
     at_once: int = 1
     baseline: bool = True
+    digests: bool = False
+    abilities: Abilities = field(default_factory=Abilities)
+    takes: Callable[[int], bool] = lambda tokens: True
 
     @property
     def leg(self) -> int:
@@ -41,3 +47,8 @@ class Sized:
         """Of a prompt that was stored whole, and of which ``local`` tokens lie in vLLM's own prefix cache."""
         least, most = (self.rule.least(tokens, local), self.rule.external(tokens, local)) if connector else (0, 0)
         return Hit(Span(local, local), Span(least, most))
+
+    @property
+    def unit(self) -> int:
+        """The fewest tokens that both caches know: whole units of the connector, whole blocks."""
+        return lcm(self.rule.granularity, self.block_size)

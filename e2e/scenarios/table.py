@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from e2e.base.program import Program
+from e2e.scenarios.arms import Arms
 from e2e.scenarios.crowd import Crowd
 from e2e.scenarios.partial import Partial
 from e2e.scenarios.preemption import Preemption
@@ -26,6 +27,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         Replay(),
+        Arms(),
         Partial(),
         Crowd(),
         Preemption(),

@@ -60,7 +60,7 @@ def noise(view: CellView, sent: Sent) -> float | None:
     seen = []
     for one, other in combinations(plain, 2):
         for prompt in {*one.send.texts} & {*other.send.texts}:
-            answers = [each.answer(prompt) for each in (one, other)]
+            answers = compare.answers(one, other, prompt)
             if one.side is not other.side or None in answers:
                 continue
             repeats = compare.comparable(view, one, other, prompt)
@@ -91,7 +91,7 @@ def _beyond(view: CellView, sent: Sent, prompt: int, allowed: float) -> dict[str
     if not references:
         return None
     nearest = max(references, key=lambda other: (_fork(other.answer(prompt), found), other.send.name))
-    expected = nearest.answer(prompt)
+    expected, found = compare.answers(nearest, sent, prompt)
     fork = _fork(expected, found)
     if fork == len(expected.tokens) == len(found.tokens):
         return None

@@ -29,11 +29,10 @@ def _answer(view: CellView, sent: Sent, prompt: int) -> Iterator[Finding]:
         seen = compare.evidence(difference, prompt=prompt, sent=repeated, reference=reference)
         yield Finding(RULE, Reason.UNSTABLE_REFERENCE, seen)
         return
-    found = sent.answer(prompt)
-    if found is None:
+    if sent.answer(prompt) is None:
         return
     for reference in compare.exact_references(view, sent, prompt):
-        expected = reference.answer(prompt)
+        expected, found = compare.answers(reference, sent, prompt)
         if bool(expected.top) != bool(found.top):
             yield Finding(RULE, Reason.ANSWER_INCOMPLETE, {"prompt": prompt, **sent.place, "what": "top logprobs"})
             return

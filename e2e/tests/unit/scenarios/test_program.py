@@ -143,7 +143,7 @@ def test_a_lost_claim_changes_the_digest():
     ],
 )
 def test_a_rerun_may_be_served_as_few_tokens_as_the_rule_says(rule, least):
-    program = SCENARIOS["replay"].program(replace(CELL, rule=rule))
+    program = SCENARIOS["arms"].program(replace(CELL, rule=rule))
     spans = [hit.external for hit in program.send(("connector", "external")).claim(Served).hits]
     assert tuple(span.least for span in spans) == least
     assert tuple(span.most for span in spans) == (512, 1024)
