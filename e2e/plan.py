@@ -164,7 +164,7 @@ class KeyPlan:
         return EngineSpec(
             name=name, engine_key=self.key, role=site.name, model=model, device=settings.device,
             layout=cell.get("layout"), block_size=block_size, dtype=cell.get("dtype"),
-            kv_cache_dtype=cell.get("kv_cache_dtype"), max_num_batched_tokens=self.lengths.step,
+            kv_cache_dtype=cell.get("kv_cache_dtype"), max_num_batched_tokens=site.step or self.lengths.step,
             max_model_len=-(-longest // block_size) * block_size + block_size,
             kv_cache_memory_bytes=(room if site.kv_tokens else settings.kv_cache_bytes or room) or None,
             tensor_parallel=int(cell.get("tensor_parallel", 1)), attention=settings.attention,

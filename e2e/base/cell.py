@@ -13,7 +13,8 @@ from types import MappingProxyType
 BARE_AXES = ("layout", "storage_format", "placement")
 AXES = (
     "layout", "storage_format", "overlap", "placement", "load", "release_after_layers", "chunk_tokens",
-    "block_size", "dtype", "kv_cache_dtype", "concurrency", "tensor_parallel", "variant", "connector", "scenario",
+    "block_size", "dtype", "kv_cache_dtype", "concurrency", "tensor_parallel",
+    "load_failure_policy", "variant", "connector", "scenario",
     "fault", "round",
 )  # fmt: skip
 #: Axes that stand in every id, at whatever value.

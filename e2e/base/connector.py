@@ -29,7 +29,10 @@ class ServiceSpec:
     address whether it really works, and raises EngineError until it does. ``need``: bytes that it must be able to hand
     out. ``within``: ``argv`` -> what starts it in surroundings of its own; equal where the surroundings are.
     ``tool``: words of a program that answers with the names of what the server's pool holds, as JSON, when ``list`` is
-    added, or a damage (delete, flip, tear, truncate, replace) and the names that it strikes. ``optional``: where there
+    added, or a damage (delete, lose, flip, tear, truncate, replace) and the names that it strikes; ``fill`` leaves no
+    room and ``drain`` gives it back; ``under-way``, an engine's id and maybe a kind of work tells how much of each kind
+    that engine has begun and not ended, as soon as there is any of that one, or after some seconds. ``back_s``: so many
+    seconds after it was mended its engines have found it again. ``optional``: where there
     is no such server, its place is empty, and the connector starts its own. ``env``: PYTHONPATH is put
     in front of what is there. ``cure``: what to do when it fails.
     """
@@ -43,6 +46,7 @@ class ServiceSpec:
     need: int = 0
     within: Callable[[list[str]], list[str]] | None = None
     tool: tuple[str, ...] = ()
+    back_s: float = 0.0
     optional: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     limit_s: float = 30.0

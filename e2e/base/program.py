@@ -18,7 +18,7 @@ Where = tuple[str, str]
 class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One engine of the story. ``connector``: has it one, or is it plain. ``store``: the pool that it is given, by
     name; sites of one store share it. ``settings``: axes in which it differs from its cell. ``kv_tokens``: room in its
-    KV cache, None: as much as all of its texts need at once.
+    KV cache, None: as much as all of its texts need at once. ``step``: tokens of a prefill step, None: its cell's.
 
     A site that no step starts is lent: the player starts it, or has it still from the cell before, and what a lent
     plain site is sent is played once for all cells of an engine key."""
@@ -28,6 +28,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     store: str | None = "pool"
     settings: Mapping[str, str | int] = {}
     kv_tokens: int | None = None
+    step: int | None = None
 
 
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -100,8 +101,8 @@ class Loaded(Claim, frozen=True, tag="loaded"):
 
 class Happened(Claim, frozen=True, tag="happened"):
     """``what`` was counted at least so often during it: a counter of vLLM (preemptions; ``local`` and ``external``:
-    tokens that came out of either cache), of the connector (evictions, refusals ...) or of the player (``step.seen``).
-    """
+    tokens that came out of either cache), of the connector (evictions, refusals ...) or of the player (``step.seen``);
+    or of its requests so many were ``answered``, or ``refused`` as they might be."""
 
     what: str
     least: int = 1

@@ -22,7 +22,9 @@ class Embedded(Adapter):
     pool_bytes: int = 2 << 30
 
     name = "embedded"
-    engine_axes = frozenset({"layout", "chunk_tokens", "block_size", "dtype", "concurrency", "tensor_parallel"})
+    engine_axes = frozenset(
+        {"layout", "chunk_tokens", "block_size", "dtype", "concurrency", "tensor_parallel", "load_failure_policy"}
+    )  # fmt: skip
     axes = engine_axes | {"storage_format", "overlap", "placement", "load", "release_after_layers"}
     description = "the rig's own connector with Maru's configuration keys (a double of Maru, not Maru)"
 
@@ -49,6 +51,7 @@ class Embedded(Adapter):
                 "embedded_index": f"{{{INDEX}.address}}",
                 "embedded_placement": "index",
             },
+            load_failure_policy=str(cell.get("load_failure_policy", "fail")),
             services=(self._index(pool_dir),),
         )
 
@@ -62,6 +65,7 @@ class Embedded(Adapter):
             ready=r"ready: the index of .* listens",
             tool=(sys.executable, "-m", "e2e.inside.index.tool", f"{{{INDEX}.address}}", f"{pool_dir}/region"),
             env={"PYTHONPATH": _ROOT},
+            back_s=2.5,  # e2e.inside.index.client.REST_S and some
             optional=True,
         )  # fmt: skip
 

@@ -68,6 +68,7 @@ AXES: Mapping[str, Axis] = {
         Axis("kv_cache_dtype", ("auto", "fp8", "fp8_e4m3", "fp8_e5m2"), default="auto", offered=False),
         Axis("concurrency", default=1, unit="requests at once"),
         Axis("tensor_parallel", default=1, unit="ranks"),
+        Axis("load_failure_policy", ("fail", "recompute"), default="fail"),
         Axis("variant", free=True, offered=False),
     )
 }

@@ -5,6 +5,7 @@ Not in the index: whoever asks what an engine saw of a dead index must get an an
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import threading
@@ -19,6 +20,11 @@ CREATE TABLE IF NOT EXISTS loads (id INTEGER PRIMARY KEY AUTOINCREMENT, rank INT
 """
 
 
+#: Work that takes time -> (counter of its begins, counters of its ends).
+WORK = {
+    "load": ("loads_begun", ("loads", "load_failures")),
+    "store": ("stores_begun", ("stored_chunks", "store_failures")),
+}
 #: The scheduler's, which counts for all ranks.
 OF_ALL = -1
 
@@ -80,3 +86,14 @@ class Evidence:
                 "SELECT id, row FROM loads WHERE id > ? AND rank = ? ORDER BY id", (after, self._rank)
             ).fetchall()
         return [{"id": row_id, **json.loads(row)} for row_id, row in rows]
+
+
+def under_way(folder: Path, engine: str) -> dict[str, int]:
+    """Kind of ``WORK`` -> how much of it an engine has begun and not ended, also one that is no more; nothing of one
+    that kept no evidence. ``engine``: as in ``Evidence``."""
+    path = folder / f"evidence-{engine}.sqlite"
+    if not path.exists():
+        return {}
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as file:
+        told = dict(file.execute("SELECT name, SUM(value) FROM counters GROUP BY name").fetchall())
+    return {work: told.get(begun, 0) - sum(told.get(end, 0) for end in ends) for work, (begun, ends) in WORK.items()}

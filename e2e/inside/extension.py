@@ -52,6 +52,7 @@ class RigExtension:
             "block_size": config.cache_config.block_size,
             "worker": type(self).__qualname__,
             "runner": f"{type(self.model_runner).__module__}.{type(self.model_runner).__qualname__}",
+            "engine_id": getattr(config.kv_transfer_config, "engine_id", None),
             "tensor_parallel": config.parallel_config.tensor_parallel_size,
             "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
             "versions": {

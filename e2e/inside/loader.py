@@ -123,7 +123,7 @@ class Loader:
 
     def read(self, job: Job) -> torch.Tensor | None:
         """Staging tensor [L, 2, T, H, D] of the load's tokens on the host (pinned for CUDA), or None if any object is
-        missing or torn; such objects are forgotten, so that the chunk is stored anew."""
+        missing or torn; it is forgotten with all that stands behind it, so that they are stored anew."""
         load, one = job.load, self._layers[0]
         staged = torch.empty(
             (job.layers, 2, load.end - load.first, one.heads, one.head_size),
@@ -142,7 +142,7 @@ class Loader:
                 continue
             found = self._read_chunk(group, extents, load.settings.storage_format, job.layers)
             if found is None:
-                self._pool.forget([group])
+                self._pool.forget(groups[index:])
                 return None
             staged[:, :, at : at + hi - lo] = found[:, :, lo:hi]
         return job.fault.staged(staged, range(job.layers), job.scene)

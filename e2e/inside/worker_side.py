@@ -80,6 +80,7 @@ class WorkerSide:
             fault, scene = faults.get(load.settings.fault), self._scene(load.settings)
             load.keys = fault.keys(load.keys, self._others(load), scene)
             job = Job(load, self._slots(load, table), len(self._layers), load.settings.overlap, scene, fault)
+            self._count({"loads_begun": 1}, load.settings)
             if load.settings.load == "sync":
                 self._loader.load_now(job)
                 self._end(job)
@@ -239,6 +240,7 @@ class WorkerSide:
     def _put(self, store: Store, staged: torch.Tensor) -> None:
         group = f"{store.key}@{self._rank}"
         names = keys.object_names(group, store.settings.storage_format, len(self._layers))
+        self._count({"stores_begun": 1}, store.settings)
         parts = [staged] if store.settings.storage_format == "chunkwise" else list(staged)
         why = self._pool.put(group, store.tag, list(zip(names, parts, strict=True)))
         if why:
@@ -266,6 +268,7 @@ class WorkerSide:
                 "request": load.request, "cell": load.settings.cell, "tokens": tokens, "layers": job.layers,
                 "storage_format": load.settings.storage_format, "placement": load.settings.placement,
                 "load": load.settings.load, "overlap": job.overlap, "places": job.places, "failed": job.failed,
+                "kept": load.first if job.failed else load.end,
                 "pending_at_forward": job.pending_at_forward, "blocking_waits": job.blocking_waits,
             }
         )  # fmt: skip

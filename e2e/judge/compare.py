@@ -91,11 +91,17 @@ def prefill_step(view: CellView, side: Side) -> int | None:
 
 def served(view: CellView, sent: Sent, prompt: int) -> int | None:
     """Tokens of this prompt that came out of a cache, as far as that is known for sure: per request, else as expected
-    when vLLM's counters of the arm agree. After a failed load it is unknown: the engine recomputed some, unless its
-    policy is to fail then, so that an answer was built on what the load left."""
+    when vLLM's counters of the arm agree. After a failed load the engine recomputed what the connector's journal does
+    not call kept, or nobody knows what, unless its policy is to fail then, so that an answer was built on what the load
+    left."""
     arm = sent.arm
-    if arm.load_failed and view.plan.load_failure_policy != "fail":
-        return None
+    if arm.load_failed and view.policy(sent.side) != "fail":
+        failed = [load for load in arm.loads if load.get("failed")]
+        told = all("kept" in load for load in failed) and len(failed) >= arm.connector_total("load_failures")
+        if not told:
+            return None
+        if mine := [int(load["kept"]) for load in failed if load["request"] == arm.answers[prompt].request]:
+            return min(mine)
     cached = arm.answers[prompt].cached
     if cached is not None:
         return cached

@@ -150,8 +150,9 @@ class Arm:
 
     @property
     def forgiven(self) -> Arm:
-        """The same where requests may fail: as if their clients had gone away."""
-        return replace(self, gone=[*self.gone, *(failure.prompt for failure in self.failures)], failures=[])
+        """The same where requests may fail: as if their clients had gone away; how many did is seen."""
+        gone = [*self.gone, *(failure.prompt for failure in self.failures)]
+        return replace(self, gone=gone, failures=[], seen={**self.seen, "refused": len(self.failures)})
 
     @property
     def local(self) -> int | None:
@@ -282,6 +283,10 @@ class CellView:
     @property
     def prompts(self) -> range:
         return range(len(self.program.texts))
+
+    def policy(self, side: Side) -> object:
+        """What vLLM does there with a request whose load failed."""
+        return side.site.settings.get("load_failure_policy", self.plan.load_failure_policy)
 
     def ranks(self, side: Side) -> int:
         """How many of its ranks have to tell: as many as the engine says that it has, or was to have."""

@@ -11,6 +11,7 @@ from e2e.play.world import Engine
 from e2e.stack.store import Store
 
 Engines, Stores = Mapping[str, Engine], Mapping[str, Store]
+Way = Callable[[str, Engines, Stores], AbstractContextManager[None]]
 
 
 @contextmanager
@@ -20,6 +21,17 @@ def engine_killed(target: str, engines: Engines, stores: Stores) -> Iterator[Non
     yield
 
 
+def engine_killed_amid(work: str) -> Way:
+    """As soon as its connector is at it. When it never is, it is killed later, and no such work was cut short."""
+
+    @contextmanager
+    def way(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
+        engines[target].end(killed=True, amid=work)
+        yield
+
+    return way
+
+
 @contextmanager
 def server_killed(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
     """Its port refuses; mended it runs again on the same pool, with whatever it keeps of its own."""
@@ -27,6 +39,15 @@ def server_killed(target: str, engines: Engines, stores: Stores) -> Iterator[Non
     store.kill(target)
     yield
     store.restart(target)
+
+
+@contextmanager
+def server_restarted(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
+    """Killed and there again, on the same pool, before anybody may have asked."""
+    store = _with_server(target, stores)
+    store.kill(target)
+    store.restart(target)
+    yield
 
 
 @contextmanager
@@ -40,25 +61,50 @@ def server_suspended(target: str, engines: Engines, stores: Stores) -> Iterator[
         store.resume(target)
 
 
-def objects_damaged(how: str) -> Callable[[str, Engines, Stores], AbstractContextManager[None]]:
+@contextmanager
+def server_slow(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
+    """It answers, and late."""
+    store = _with_server(target, stores)
+    store.slow(target)
+    try:
+        yield
+    finally:
+        store.hurry(target)
+
+
+@contextmanager
+def space_filled(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
+    """What the store may still take is taken: its own room, never the machine's."""
+    store = _named(target, stores)
+    store.fill()
+    try:
+        yield
+    finally:
+        store.drain()
+
+
+def objects_damaged(how: str) -> Way:
     """Strikes all that the store holds by now; nothing mends it but storing anew."""
 
     @contextmanager
     def way(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
-        if target not in stores:
-            raise SettingsError(f"the program has no store {target} whose objects could be damaged.")
-        stores[target].damage(how, *stores[target].objects())
+        store = _named(target, stores)
+        store.damage(how, *store.objects())
         yield
 
     return way
 
 
-#: (what, how) -> way; ``target`` is a site, a server or, for objects, a store
-WAYS: Mapping[tuple[str, str], Callable[[str, Engines, Stores], AbstractContextManager[None]]] = {
+#: (what, how) -> way; ``target`` is a site, a server or, for objects and space, a store
+WAYS: Mapping[tuple[str, str], Way] = {
     ("engine", "kill"): engine_killed,
+    **{("engine", f"kill_amid_{work}"): engine_killed_amid(work) for work in ("load", "store")},
     ("server", "kill"): server_killed,
+    ("server", "restart"): server_restarted,
     ("server", "suspend"): server_suspended,
-    **{("object", how): objects_damaged(how) for how in ("delete", "flip", "tear", "truncate", "replace")},
+    ("server", "slow"): server_slow,
+    ("space", "fill"): space_filled,
+    **{("object", how): objects_damaged(how) for how in ("delete", "lose", "flip", "tear", "truncate", "replace")},
 }
 
 
@@ -85,3 +131,9 @@ def _with_server(server: str, stores: Stores) -> Store:
     if found is None:
         raise SettingsError(f"no store has a server {server} that could be broken; choose a connector that has one.")
     return found
+
+
+def _named(store: str, stores: Stores) -> Store:
+    if store not in stores:
+        raise SettingsError(f"the program has no store {store} that could be damaged or filled.")
+    return stores[store]

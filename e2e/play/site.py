@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from e2e.base.cell import Cell
 from e2e.base.connector import Adapter
@@ -53,6 +53,8 @@ class LiveEngine:
     salt: str
     _free: bool = True
     _ended: bool = False
+    #: of the Send that is looked at, or was last
+    _place: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.metrics = MetricsWindow(self.client.metrics, self.record, engine=self.name)
@@ -64,6 +66,7 @@ class LiveEngine:
     @contextmanager
     def looking(self, scene: Scene[KeyPlan], send: Send, *, forgiving: bool) -> Iterator[None]:
         place, cell = {"cell": scene.cell, "arm": send.name}, _cell(scene)
+        self._place = {"engine": self.name, **place}
         try:
             with ExitStack() as windows:
                 windows.enter_context(self.metrics.arm(**place, requests=len(send.texts)))
@@ -132,10 +135,20 @@ class LiveEngine:
             raise
         self.engine.check(settle_s=SETTLE_S)
 
-    def end(self, *, killed: bool) -> None:
+    def end(self, *, killed: bool, amid: str = "") -> None:
+        if amid:
+            self._under_way(amid)
         self._ended = True
         if killed:
             self.engine.kill()
+        if amid:
+            for work, times in self._under_way().items():
+                self.record("step.seen", **self._place, what=f"{work}s_cut_short", count=times)
+
+    def _under_way(self, work: str = "") -> Mapping[str, int]:
+        if self.store is None:
+            raise EngineError(f"{self.name} has no store, so nobody can tell when it loads or stores.")
+        return self.store.under_way(str(self.effective.get("engine_id", "")), work)
 
 
 def _cell(scene: Scene[KeyPlan]) -> Cell | None:

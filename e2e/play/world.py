@@ -68,8 +68,9 @@ class Engine(Protocol):
     def check(self) -> None:
         """Raises EngineCrashed when it, or a server of its store, has ended or is mute, unless it was broken here."""
 
-    def end(self, *, killed: bool) -> None:
-        """It is about to end on purpose, so that its end is no failure; ``killed``: now, by SIGKILL."""
+    def end(self, *, killed: bool, amid: str = "") -> None:
+        """It is about to end on purpose, so that its end is no failure; ``killed``: now, by SIGKILL, or once its
+        connector is ``amid`` a load or a store."""
 
 
 class World(Protocol[P]):

@@ -10,8 +10,10 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from e2e.base.connector import ServiceSpec, filled
 from e2e.base.errors import EngineCrashed, EngineError, EngineRefused, EngineTimeout
@@ -22,6 +24,8 @@ from e2e.waits import Outcome, wait
 
 _STOP_S = 5.0
 _TOOL_S = 60.0
+#: A slow server stands still so long, then does what it can for a moment, over and over. Seconds.
+_STILL_S, _MOMENT_S = 0.3, 0.002
 
 
 class Service:
@@ -37,6 +41,7 @@ class Service:
         self.child: Child | None = None
         self._held: HeldPort | None = None
         self._broken = False
+        self._slow: tuple[threading.Thread, threading.Event] | None = None
 
     def start(self, addresses: Mapping[str, str]) -> None:
         """``addresses``: of the servers before it."""
@@ -160,7 +165,7 @@ class Service:
     def restart(self, addresses: Mapping[str, str]) -> None:
         """After ``kill``."""
         self.start(addresses)
-        self._broken = False
+        self._mended()
 
     def suspend(self) -> None:
         self._broken = True
@@ -168,9 +173,36 @@ class Service:
 
     def resume(self) -> None:
         self.child.signal(signal.SIGCONT)
+        self._mended()
+
+    def slow(self) -> None:
+        """Each answer takes up to ``_STILL_S`` longer, until ``hurry``."""
+        over = threading.Event()
+        thread = threading.Thread(target=self._stutter, args=(over,), name=f"slow {self.name}", daemon=True)
+        self._broken, self._slow = True, (thread, over)
+        thread.start()
+
+    def _stutter(self, over: threading.Event) -> None:
+        while not over.is_set():
+            self.child.signal(signal.SIGSTOP)
+            over.wait(_STILL_S)
+            self.child.signal(signal.SIGCONT)
+            over.wait(_MOMENT_S)
+
+    def hurry(self) -> None:
+        """After ``slow``."""
+        if self._slow:
+            thread, over = self._slow
+            over.set()
+            thread.join()
+            self._broken, self._slow = False, None
+
+    def _mended(self) -> None:
+        """Engines that found it gone ask again by then."""
+        wait(lambda: False, dead=lambda: not self.alive(), limit_s=self.spec.back_s)
         self._broken = False
 
-    def tool(self, *words: str, addresses: Mapping[str, str]) -> list[str]:
+    def tool(self, *words: str, addresses: Mapping[str, str]) -> Any:
         """See ``ServiceSpec.tool``. Raises EngineError with the tool's own sentence."""
         argv = [str(filled(word, addresses)) for word in self.spec.tool]
         try:
@@ -185,6 +217,7 @@ class Service:
 
     def stop(self) -> None:
         """Never raises."""
+        self.hurry()
         self._release_port()
         if self.child:
             self.child.end(signal.SIGTERM, signal.SIGCONT, limit_s=_STOP_S)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from e2e.base.connector import ConnectorConfig, ServiceSpec
 from e2e.base.errors import EngineCrashed, EngineError
@@ -111,19 +112,39 @@ class Store:
     def resume(self, server: str) -> None:
         self._service(server).resume()
 
+    def slow(self, server: str) -> None:
+        """It answers late, until ``hurry``."""
+        self._service(server).slow()
+
+    def hurry(self, server: str) -> None:
+        self._service(server).hurry()
+
     def objects(self) -> list[str]:
         """Names of what the pool holds, the one that was used last at the end."""
         return self._tool("list")
 
     def damage(self, how: str, *names: str) -> None:
-        """``how``: delete, flip (a bit), tear (half of it never arrived), truncate or replace (by another one)."""
+        """``how``: delete, lose (its entry stays), flip (a bit), tear (half of it never arrived), truncate or replace
+        (by another one)."""
         self._tool(how, *names)
 
-    def _tool(self, *words: str) -> list[str]:
+    def fill(self) -> None:
+        """No room is left, in this pool alone, until ``drain``."""
+        self._tool("fill")
+
+    def drain(self) -> None:
+        self._tool("drain")
+
+    def under_way(self, engine: str, work: str = "") -> dict[str, int]:
+        """Kind of work (load, store) -> how often an engine's connector has begun it and not ended it; as soon as there
+        is any ``work``, or after some seconds. ``engine``: its id as vLLM has it."""
+        return self._tool("under-way", engine, *filter(None, (work,)))
+
+    def _tool(self, *words: str) -> Any:
         """Raises EngineError where the connector brings no such tool, or the tool can't do that."""
         service = next((service for service in self.services if service.spec.tool), None)
         if service is None:
-            raise EngineError(f"nobody can list or damage what the store {self.name} holds.")
+            raise EngineError(f"nobody can list or damage what the store {self.name} holds, or fill it.")
         return service.tool(*words, addresses=self.addresses)
 
     def _service(self, server: str) -> Service:

@@ -54,7 +54,7 @@ class Maru(Adapter):
     name = "maru"
     engine_axes = frozenset(
         {"layout", "storage_format", "overlap", "load", "release_after_layers", "chunk_tokens", "block_size", "dtype",
-         "concurrency"}
+         "concurrency", "load_failure_policy"}
     )  # fmt: skip
     axes = engine_axes
     description = "Maru itself (CXL shared memory), as installed; its servers are started or given by MARU_SERVER_URL"
@@ -160,6 +160,7 @@ class Maru(Adapter):
                 # the connector's logger is outside vLLM's, and its INFO lines appear nowhere without this
                 "VLLM_LOGGING_CONFIG_PATH": str(_LOGGING),
             },
+            load_failure_policy=str(cell.get("load_failure_policy", "fail")),
             services=self._services(pool_dir),
             witness=Witness(
                 reader=MaruWitness,

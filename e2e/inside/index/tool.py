@@ -1,5 +1,6 @@
 """What a pool holds, listed and damaged: ``python -m e2e.inside.index.tool HOST:PORT REGION list``, or one of the
-damages and the groups that it strikes. Prints JSON; no damage tells the index more than its owner would."""
+damages and the groups that it strikes, or one of ``OTHERS``. Prints JSON; no damage tells the index more than its owner
+would."""
 
 from __future__ import annotations
 
@@ -7,11 +8,19 @@ import argparse
 import json
 import mmap
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+from e2e.inside.evidence import under_way
 from e2e.inside.index import protocol as p
 from e2e.inside.index.client import Client, IndexGone, IndexRefused
+
+OTHERS = ("fill", "drain", "under-way")
+#: Groups of this name take room from engines.
+BALLAST = "ballast-"
+#: How long ``under-way`` waits for the work that is named. Seconds.
+WITHIN_S = 20.0
 
 
 class Pool:
@@ -34,6 +43,17 @@ def delete(pool: Pool, group: str) -> None:
     """The index forgets it."""
     pool.extents(group)
     pool.index(p.Forget([group]))
+
+
+def lose(pool: Pool, group: str) -> None:
+    """The index finds it, and none of its objects: they went between lookup and load."""
+    extents = pool.extents(group)
+    (tag,) = pool.index(p.Find([group]))
+    pool.index(p.Forget([group]))
+    (room,) = pool.index(p.Reserve([extents[0].size])) or (None,)
+    if room is None:
+        raise IndexRefused("there is no room for what is to stand for it")
+    pool.index(p.Publish(group, tag, [p.Written(room.ticket, f"{extents[0].name}, lost", extents[0].checksum)]))
 
 
 def flip(pool: Pool, group: str) -> None:
@@ -74,22 +94,61 @@ def replace(pool: Pool, group: str) -> None:
 
 
 DAMAGES: dict[str, Callable[[Pool, str], None]] = {
-    made.__name__: made for made in (delete, flip, tear, truncate, replace)
+    made.__name__: made for made in (delete, lose, flip, tear, truncate, replace)
 }  # fmt: skip
+
+
+def fill(pool: Pool) -> None:
+    """No room is left for whoever may evict nothing. Only the index is told: not a byte is written."""
+    size = pool.index(p.Status()).size
+    while size:
+        rooms = pool.index(p.Reserve([size]))
+        if rooms is None:
+            size //= 2
+            continue
+        written = [p.Written(rooms[0].ticket, "ballast", "")]
+        pool.index(p.Publish(f"{BALLAST}{rooms[0].ticket}", "", written))
+
+
+def drain(pool: Pool) -> None:
+    pool.index(p.Forget([name for name, _ in pool.index(p.List()) if name.startswith(BALLAST)]))
+
+
+def held(pool: Pool) -> list[str]:
+    """Groups that engines have stored."""
+    return [name for name, _ in pool.index(p.List()) if not name.startswith(BALLAST)]
+
+
+def awaited(folder: Path, engine: str, work: str | None = None) -> dict[str, int]:
+    """What is under way there: at once, or when there is any ``work``, or when the time is over."""
+    deadline = time.monotonic() + WITHIN_S
+    told = under_way(folder, engine)
+    while work and not told.get(work) and time.monotonic() < deadline:
+        time.sleep(0.002)  # noqa: TID251  (an engine has no rig and no tenacity)
+        told = under_way(folder, engine)
+    return told
+
+
+def done(what: str, address: str, region: Path, names: list[str]) -> object:
+    if what == "under-way":  # an engine keeps its evidence itself, whatever became of the index
+        return awaited(region.parent, *names)
+    pool = Pool(address, region)
+    for group in names:
+        DAMAGES[what](pool, group)
+    if what in OTHERS:
+        {"fill": fill, "drain": drain}[what](pool)
+    return held(pool)
 
 
 def main(argv: list[str]) -> None:
     words = argparse.ArgumentParser(prog="index tool")
     words.add_argument("address")
     words.add_argument("region", type=Path)
-    words.add_argument("what", choices=["list", *DAMAGES])
-    words.add_argument("groups", nargs="*")
+    words.add_argument("what", choices=["list", *DAMAGES, *OTHERS])
+    words.add_argument("names", nargs="*", help="groups, or the id of an engine and a kind of work")
     given = words.parse_args(argv)
     try:
-        pool = Pool(given.address, given.region)
-        for group in given.groups:
-            DAMAGES[given.what](pool, group)
-        print(json.dumps([name for name, _ in pool.index(p.List())]))
+        print(json.dumps(done(given.what, given.address, given.region, given.names)))
     except (IndexGone, IndexRefused, OSError) as error:
         sys.exit(f"index tool: {error}")
 

@@ -26,7 +26,7 @@ def _arm(view: CellView, sent: Sent) -> list[Finding]:
     findings.extend(_prompt_tokens(view, sent))
     if arm.load_failed and not sent.asked_for("load_failures"):
         failed = arm.connector_total("load_failures") or sum(bool(load.get("failed")) for load in arm.loads)
-        recomputed = view.plan.load_failure_policy == "recompute"
+        recomputed = view.policy(sent.side) == "recompute"
         findings.append(
             Finding(
                 RULE,

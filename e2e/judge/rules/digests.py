@@ -218,7 +218,7 @@ def _failed(view: CellView, sent: Sent, prompt: int) -> Iterator[Finding]:
     """What the connector itself took back decides nothing: vLLM dropped that step's output."""
     times = failed(view, sent, prompt)
     if times and not sent.asked_for("load_failures"):
-        recomputed = view.plan.load_failure_policy == "recompute"
+        recomputed = view.policy(sent.side) == "recompute"
         seen = {**sent.place, "prompt": prompt, "found": times, "recomputed": recomputed}
         yield Finding(RULE, Reason.LOAD_FAILED, {**seen, "errors": sent.arm.connector_errors})
 

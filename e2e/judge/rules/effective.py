@@ -33,8 +33,8 @@ def _engine(view: CellView, side: Side, ran: Ran) -> Iterator[Finding]:
         return
     place = {"engine": ran.name} if len(view.connectors) > 1 else {}
     expect = asked(view, side.site, OF_ENGINE)
-    if view.plan.oracle == "aligned":
-        expect["max_num_batched_tokens"] = view.plan.step
+    if view.plan.oracle == "aligned" or side.site.step:
+        expect["max_num_batched_tokens"] = side.site.step or view.plan.step
     for axis, wanted in expect.items():
         if axis not in effective:
             if axis != "max_num_batched_tokens":
@@ -51,5 +51,9 @@ def _beside(side: Side, other: Side) -> Iterator[Finding]:
         yield Finding(RULE, Reason.EFFECTIVE_UNKNOWN, {"engine": other.engines[-1].name, "axis": "all"})
         return
     for name, (own, its) in disagreements(side, other).items():
-        if side.site.settings.get(name) == other.site.settings.get(name):
+        if _asked(side, name) == _asked(other, name):
             yield Finding(RULE, Reason.EFFECTIVE_DIFFERS, {"axis": name, "baseline": its, "found": own})
+
+
+def _asked(side: Side, name: str) -> object:
+    return side.site.step if name == "max_num_batched_tokens" else side.site.settings.get(name)

@@ -49,6 +49,7 @@ def _reads_in_one_step(view: CellView, sent: Sent) -> int:
 
 #: What nobody counts, seen in what was recorded of a Send.
 SEEN: Mapping[str, Callable[[CellView, Sent], int]] = {
+    "answered": lambda view, sent: len(sent.arm.answers),
     "local": lambda view, sent: sent.arm.local or 0,
     "external": lambda view, sent: sent.arm.external or 0,
     "resumed_loads": _resumed_loads,

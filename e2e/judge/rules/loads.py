@@ -40,7 +40,7 @@ def _differing(arm: Arm, place: dict[str, object], expect: dict[str, object]) ->
             reason = Reason.PLACEMENT_NOT_USED if axis == "placement" else Reason.EFFECTIVE_DIFFERS
             findings.append(Finding(RULE, reason, {**seen, "found": ", ".join(found)}))
     if "placement" in expect:
-        idle = sum(not load.get("places") for load in arm.loads)
+        idle = sum(not (load.get("places") or load.get("failed")) for load in arm.loads)
         if idle:
             seen = {"axis": "placement", **place, "expected": expect["placement"], "idle_loads": idle}
             findings.append(Finding(RULE, Reason.PLACEMENT_NOT_USED, seen))

@@ -205,7 +205,7 @@ def test_attached_engine_fixes_its_values():
         (
             "topology=same",
             "axis 'topology' is unknown; use layout, storage_format, overlap, placement, load, release_after_layers, "
-            "chunk_tokens, block_size, dtype, concurrency or tensor_parallel.",
+            "chunk_tokens, block_size, dtype, concurrency, tensor_parallel or load_failure_policy.",
         ),
         ("chunk_tokens=0", "axis chunk_tokens: '0' is no whole number from 1 on (tokens)."),
         ("chunk_tokens=1.5", "axis chunk_tokens: '1.5' is no whole number from 1 on (tokens)."),

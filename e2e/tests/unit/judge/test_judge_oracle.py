@@ -177,6 +177,22 @@ def test_a_load_that_failed_and_was_recomputed_is_not_called_corrupt():
     assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.LOAD_FAILED)
 
 
+@pytest.mark.parametrize(("kept", "wrong"), [(0, True), (0, False), (None, True)])
+def test_what_was_recomputed_from_a_step_s_end_on_must_be_right(kept, wrong):
+    """A connector that tells how many tokens stand after a failed load tells which steps were taken again."""
+    recording = Recording()
+    (sent,) = recording.find("request.sent", arm="external", prompt=1)
+
+    def fail(data):
+        data["loads"][1] |= {"failed": True, "request": sent["request"], **({} if kept is None else {"kept": kept})}
+
+    recording.change("connector.evidence", fail, arm="external")
+    if wrong:
+        recording.change("request.done", replaced(answer(0)), arm="external", prompt=1)
+    corrupt = Reason.TOKENS_DIFFER in reasons(verdict(recording))
+    assert corrupt is (kept == 0 and wrong)
+
+
 def test_garbage_after_a_load_that_failed_is_corrupt_where_the_engine_recomputes_nothing():
     def fail(data):
         data["loads"][1]["failed"] = True

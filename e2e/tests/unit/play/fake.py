@@ -86,7 +86,7 @@ class FakeEngine:
     def check(self):
         self.world.do("check", self.name)
 
-    def end(self, *, killed):
+    def end(self, *, killed, amid=""):
         self.world.do("kill" if killed else "end", self.name)
 
 

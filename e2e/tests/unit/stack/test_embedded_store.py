@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 import torch
@@ -59,6 +60,7 @@ def test_objects_are_listed(store, pool):
     ("how", "left"),
     [
         ("delete", [False, False, False]),
+        ("lose", [False, False, False]),
         ("flip", [True, False, True]),
         ("tear", [False, False, False]),
         ("truncate", [False, False, False]),
@@ -79,7 +81,7 @@ def test_a_story_strikes_all_that_its_store_holds(store, pool):
         put(pool, group, 10 * value)
     with broken(Break("object", "tear", "shared"), {}, {"shared": store}):
         assert [any(readable(pool, group)) for group in "abc"] == [False] * 3
-    with pytest.raises(SettingsError, match="no store other whose objects"):
+    with pytest.raises(SettingsError, match="no store other that could be damaged"):
         broken(Break("object", "tear", "other"), {}, {"shared": store}).__enter__()
 
 
@@ -111,3 +113,51 @@ def test_a_killed_index_is_restarted_empty_on_its_port(store, pool):
     assert pool.find(["a"]) == [None]
     put(pool, "a", 1)
     assert readable(pool, "a") == [True, True, True]
+
+
+def test_a_full_pool_refuses_what_comes_and_keeps_what_it_has(store, pool):
+    put(pool, "a", 1)
+    on_disk = (store.folder / "region").stat().st_blocks
+    with broken(Break("space", "fill", "shared"), {}, {"shared": store}):
+        assert pool.put("b", "t", [("b", torch.zeros(64))]) == "no_room"
+        assert readable(pool, "a") == [True, True, True]
+        assert store.objects() == ["a"], "what takes the room is nothing that could be damaged"
+        assert (store.folder / "region").stat().st_blocks == on_disk
+    put(pool, "b", 2)
+    assert readable(pool, "b") == [True, True, True]
+
+
+def test_a_slow_index_answers_late_and_is_missed_by_nobody(store, pool):
+    put(pool, "a", 1)
+    quick = min(took(lambda: pool.find(["a"])) for _ in range(5))
+    with broken(Break("server", "slow", INDEX), {}, {"shared": store}):
+        assert max(took(lambda: pool.find(["a"])) for _ in range(5)) > 10 * quick
+        assert pool.find(["a"]) == ["t"]
+        store.check()
+    assert pool.evidence.counters().get("index_errors", 0) == 0
+    assert pool.find(["a"]) == ["t"]
+
+
+def took(ask) -> float:
+    began = time.monotonic()
+    ask()
+    return time.monotonic() - began
+
+
+def test_a_restarted_index_is_noticed_by_whoever_was_connected(store, pool):
+    put(pool, "a", 1)
+    with broken(Break("server", "restart", INDEX), {}, {"shared": store}):
+        assert pool.find(["a"]) == [None]
+        assert pool.evidence.counters()["index_errors"] == 1
+        put(pool, "a", 1)
+    assert readable(pool, "a") == [True, True, True]
+
+
+def test_what_an_engine_has_begun_and_not_ended_is_told_of_one_that_is_gone_too(store, pool):
+    evidence = Evidence(str(store.folder), "killed", 0)
+    evidence.count({"loads_begun": 3, "loads": 1, "load_failures": 1, "stores_begun": 2, "stored_chunks": 2})
+    Evidence(str(store.folder), "other", 0).count({"stores_begun": 1})
+    assert store.under_way("killed", "load") == {"load": 1, "store": 0}
+    store.kill(INDEX)
+    assert store.under_way("other") == {"load": 0, "store": 1}
+    assert store.under_way("nobody") == {}
