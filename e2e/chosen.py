@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from e2e.base.cell import Cell
 from e2e.base.connector import Adapter
@@ -12,11 +13,12 @@ from e2e.base.kv_form import packed_kv
 from e2e.connectors.installed import installed
 from e2e.connectors.table import ADAPTERS, load
 from e2e.grid.axes import Value, axis
-from e2e.grid.cells import Grid, expand, in_scenarios
+from e2e.grid.cells import RERUN, Grid, Invalid, expand, in_scenarios
 from e2e.material import Material, material
 from e2e.plan import KeyPlan, plan, with_faults
 from e2e.play.nemesis import known
 from e2e.report.progress import said_if_slow
+from e2e.scenarios.table import lacking
 from e2e.settings.settings import Settings
 from e2e.settings.world import engine_environment, engine_python, shared_memory
 from e2e.stack.attach import Attached, look
@@ -33,7 +35,7 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
     grid = expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=fixed).require_cells()
     if settings.told:
         known(settings.told)
-    grid = in_scenarios(grid, settings.stories)
+    grid = tellable(in_scenarios(grid, settings.stories), adapter).require_cells()
     if settings.connector not in ADAPTERS and starts:
         config = adapter.config(grid.cells[0], pool_dir="", block_size=16)
         check_class(config, python=python, environ=engine_environment(python))
@@ -42,6 +44,15 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
         packed = settings.device == "cpu" or packed_kv(installed(python).vllm_version)
         grid = with_faults(grid, plan_of("", grid.cells[:1], settings, adapter, made_of), packed=packed)
     return made_of, adapter, grid
+
+
+def tellable(grid: Grid, adapter: Adapter) -> Grid:
+    """Without those stories that can't be told of this connector."""
+    why = {cell: lacking(str(cell.get("scenario", RERUN)), adapter.abilities) for cell in grid.cells}
+    invalid = tuple(Invalid(cell, f"connector {adapter.name}: {reason}") for cell, reason in why.items() if reason)
+    return replace(
+        grid, cells=tuple(cell for cell, reason in why.items() if not reason), invalid=(*grid.invalid, *invalid)
+    )
 
 
 def usable(name: str, settings: Settings, *, python: str) -> Adapter:

@@ -404,7 +404,8 @@ class FaultFired(_OfArm):
 
 @kind("step.seen")
 class StepSeen(_OfArm):
-    """What the player counted during one Send, such as clients that went away ("gone")."""
+    """What the player counted during one Send, such as clients that went away ("gone") or, as it
+    begins, other engines of its store that run ("engines_beside") and that ran ("engines_ended")."""
 
     what: str
     count: int

@@ -98,6 +98,10 @@ def _overlap(cell: Cell, shape: Shape) -> str | None:
     return None if cell.get("overlap") == "on" else "It needs overlap: without it a load is complete when reported."
 
 
+def _layouts(cell: Cell, shape: Shape) -> str | None:
+    return None if cell.get("layout") in ("NHD", "HND") else "The connector has no layouts that could differ."
+
+
 def _heads(cell: Cell, shape: Shape) -> str | None:
     return None if shape.kv_heads > 1 else "There is one KV head, and nothing to permute."
 
@@ -177,6 +181,14 @@ FAULTS: dict[str, FaultInfo] = {
         FaultInfo("former_blocks", "a resumed request loads into the blocks that it had before",
                   "class B, a block table that nobody renewed", ("not_written", "stale", "unknown"),
                   _always, scenarios=("preemption",)),
+        FaultInfo("region_not_kept", "stored chunks lie in the engine's own memory, the index tells everybody of them",
+                  "class B, an index entry without its bytes", ("zeros", "unknown"), _always,
+                  scenarios=("restart", "second")),
+        FaultInfo("layout_not_in_key", "pages are stored as they lie, under a key without their layout",
+                  "class D, another engine's layout", ("axes_swapped", "unknown"), _layouts, scenarios=("second",)),
+        FaultInfo("heads_permuted_both_ways", "index placement rotates heads when it stores and back when it loads",
+                  "class A, a store and a load that share one mistake", ("heads_permuted",), _heads,
+                  scenarios=("cross",)),
     )
 }  # fmt: skip
 

@@ -38,8 +38,8 @@ _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class RequestSettings:
-    """How one request stores and loads. ``pace_s`` replaces the engine's own (see EmbeddedConfig) for this request; all
-    else goes into the chunk key, so settings never feed each other."""
+    """How one request stores and loads. ``pace_s`` replaces the engine's own (see EmbeddedConfig) for this request.
+    What is stored for one ``cell`` serves no other."""
 
     storage_format: str = "chunkwise"
     load: str = "sync"
@@ -68,7 +68,7 @@ class RequestSettings:
     @property
     def in_key(self) -> dict[str, object]:
         """What keeps the chunks of one request from another's."""
-        return {name: value for name, value in self.__dict__.items() if name != "pace_s"}
+        return {"storage_format": self.storage_format, "cell": self.cell, "fault": self.fault}
 
     def on_rank(self, rank: int) -> RequestSettings:
         """As one rank takes them: a fault planted on another one alone is none here."""

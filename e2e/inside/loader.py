@@ -144,6 +144,7 @@ class Loader:
             if found is None:
                 self._pool.forget(groups[index:])
                 return None
+            found = job.fault.found(load.keys[index], found, job.scene)
             staged[:, :, at : at + hi - lo] = found[:, :, lo:hi]
         return job.fault.staged(staged, range(job.layers), job.scene)
 

@@ -119,7 +119,10 @@ class WorkerSide:
 
     def _scene(self, settings: RequestSettings) -> faults.Scene:
         fired = partial(self._count, {f"fired:{settings.fault}": 1}, settings)
-        return faults.Scene(len(self._layers), self._block_size, self._config.chunk_tokens, fired)
+        heads, tokens = (self._layers[0].logical.stride(axis) for axis in (3, 2))
+        return faults.Scene(
+            len(self._layers), self._block_size, self._config.chunk_tokens, fired, settings.placement, heads > tokens
+        )
 
     def _placement(self, name: str):
         if name not in self._placements:
@@ -238,10 +241,12 @@ class WorkerSide:
                 self._end(job)
 
     def _put(self, store: Store, staged: torch.Tensor) -> None:
-        group = f"{store.key}@{self._rank}"
+        group, layerwise = f"{store.key}@{self._rank}", store.settings.storage_format == "layerwise"
+        kv = staged if layerwise else staged.transpose(0, 1)
+        faults.get(store.settings.fault).stored(store.key, kv, self._scene(store.settings))
         names = keys.object_names(group, store.settings.storage_format, len(self._layers))
         self._count({"stores_begun": 1}, store.settings)
-        parts = [staged] if store.settings.storage_format == "chunkwise" else list(staged)
+        parts = list(staged) if layerwise else [staged]
         why = self._pool.put(group, store.tag, list(zip(names, parts, strict=True)))
         if why:
             log.warning("Chunk %d of %s is not stored: %s.", store.chunk, store.request, WHY_NOT[why])

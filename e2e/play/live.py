@@ -90,6 +90,7 @@ class LiveWorld:
                 self._launcher().start(spec, log_path=logs.with_name(f"{name}.log"), record=self.record)
             )
             if store:
+                store.users.append(engine)
                 stack.enter_context(store.watched(lambda: engine.stop(limit_s=3.0)))
             engine.wait_ready(self.settings.start_limit_s)
             yield self._prepared(scene, site, spec, engine, store)

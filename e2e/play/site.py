@@ -10,7 +10,7 @@ from e2e.base.cell import Cell
 from e2e.base.connector import Adapter
 from e2e.base.errors import EngineCrashed, EngineError
 from e2e.base.event import Record
-from e2e.base.program import Send, Site
+from e2e.base.program import Happened, Send, Site
 from e2e.observe.digests import DigestWindow
 from e2e.observe.evidence import EvidenceWindow, Rpc
 from e2e.observe.metrics import MetricsWindow
@@ -86,6 +86,7 @@ class LiveEngine:
 
     def send(self, scene: Scene[KeyPlan], send: Send, *, forgiving: bool) -> None:
         cell, key = _cell(scene), scene.part.key
+        self._tell(scene, send)
         salt = ".".join(filter(None, (self.salt, scene.cell or self.site.name, send.salt)))
         how = arms.Sending(
             engine=self.name, cell=scene.cell, arm=send.name, at_once=send.at_once, salt=salt, gone_s=send.gone_s,
@@ -99,6 +100,16 @@ class LiveEngine:
             hits=scene.program.hits(send), record=self.record,
         )  # fmt: skip
         self.prompts.answered(key, scene.cell, send, answers)
+
+    def _tell(self, scene: Scene[KeyPlan], send: Send) -> None:
+        """What the player itself sees of that which is to happen."""
+        place = {"engine": self.name, "cell": scene.cell, "arm": send.name}
+        users = [] if self.store is None else [user for user in self.store.users if user is not self.engine]
+        running = sum(user.alive() for user in users)
+        seen = {"engines_beside": running, "engines_ended": len(users) - running}
+        for claim in send.claims:
+            if isinstance(claim, Happened) and claim.what in seen:
+                self.record("step.seen", **place, what=claim.what, count=seen[claim.what])
 
     def _forgives(self, error: EngineError) -> bool:
         """Where something is broken on purpose, requests may fail, and an engine that was ended may be gone."""

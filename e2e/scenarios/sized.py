@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import lcm
 
@@ -15,7 +15,7 @@ class Sized:
     """``lengths``: of prompts at which the exact oracle holds for this connector, see grid/lengths.py; ``solved``: not
     those that somebody asked for. ``step``: tokens of a prefill step, or None. ``answer``: output tokens. ``at_once``:
     requests at a time. ``baseline``: is there an engine without the connector to compare with. ``digests``: is KV
-    hashed. ``takes``: may a prompt of so many tokens be sent to the connector."""
+    hashed. ``takes``: may a prompt of so many tokens be sent to the connector. ``settings``: of the cell."""
 
     lengths: tuple[int, ...]
     rule: HitRule
@@ -28,6 +28,7 @@ class Sized:
     digests: bool = False
     abilities: Abilities = field(default_factory=Abilities)
     takes: Callable[[int], bool] = lambda tokens: True
+    settings: Mapping[str, str | int] = field(default_factory=dict)
 
     @property
     def leg(self) -> int:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from e2e.base.connector import Abilities
 from e2e.base.program import Program
 from e2e.scenarios.arms import Arms
 from e2e.scenarios.crowd import Crowd
 from e2e.scenarios.partial import Partial
 from e2e.scenarios.preemption import Preemption
+from e2e.scenarios.cross import Cross
 from e2e.scenarios.replay import Replay
+from e2e.scenarios.restart import Restart
+from e2e.scenarios.second import Second
 from e2e.scenarios.sized import Sized
 
 
 class Scenario(Protocol):
-    """One story. Its docstring says in one line what it provokes."""
+    """One story. Its docstring says in one line what it provokes. ``needs``, where there is one: names of ``Abilities``
+    that the connector must have."""
 
     name: str
 
@@ -31,5 +36,15 @@ SCENARIOS: Mapping[str, Scenario] = {
         Partial(),
         Crowd(),
         Preemption(),
+        Restart(),
+        Second(),
+        Cross(),
     )
 }
+
+
+def lacking(name: str, abilities: Abilities) -> str | None:
+    """Why this story can't be told of a connector, as one sentence, or None."""
+    needs = getattr(SCENARIOS.get(name), "needs", ())
+    without = [need for need in needs if not getattr(abilities, need)]
+    return f"scenario {name} needs a connector that states {' and '.join(without)}." if without else None

@@ -17,6 +17,7 @@ from typing import Any
 from e2e.base.connector import ConnectorConfig, ServiceSpec
 from e2e.base.errors import EngineCrashed, EngineError
 from e2e.base.event import Record
+from e2e.stack.launcher import Engine as Launched
 from e2e.stack.ledger import Ledger
 from e2e.stack.services import Service
 
@@ -38,6 +39,8 @@ class Store:
         self._ledger, self._environ, self._record = ledger, environ, record
         self.folder = ledger.folder(parent, name)
         self.services: list[Service] = []
+        #: engines that were given it, in the order of their starts
+        self.users: list[Launched] = []
         self._crash: EngineCrashed | None = None
 
     @property

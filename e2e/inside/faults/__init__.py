@@ -23,6 +23,7 @@ from e2e.inside.faults.content import (
     ZeroLayer,
 )
 from e2e.inside.faults.crowded import FormerBlocks, LoadsExchanged
+from e2e.inside.faults.elsewhere import HeadsPermutedBothWays, LayoutNotInKey, RegionNotKept
 from e2e.inside.faults.identity import EqualLengthPrompt, OneChunkOff, StaleObject
 from e2e.inside.faults.timing import FailedLoadSwallowed, OverlapNotWaited, StoreBeforeForward, StoreWritesCache
 
@@ -36,6 +37,8 @@ _TABLE: dict[str, Fault] = {
         LayerNeverLoaded(), KvSwapped(), NeighbourLayer(), LayerOrderShifted(), HeadsPermuted(), BitFlip(),
         ReadAsFp16(), ScaleLost(), ZeroLayer(), OneChunkOff(), StaleObject(), EqualLengthPrompt(), OverlapNotWaited(),
         StoreBeforeForward(), FailedLoadSwallowed(), StoreWritesCache(), LoadsExchanged(), FormerBlocks(),
+        RegionNotKept(), LayoutNotInKey(),
+        HeadsPermutedBothWays(),
     )
 }  # fmt: skip
 NAMES = tuple(_TABLE)

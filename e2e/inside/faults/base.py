@@ -17,12 +17,15 @@ from e2e.inside.placement.base import Placement
 
 @dataclass(frozen=True)
 class Scene:
-    """Where a fault acts: layers of the model, tokens per block and per chunk, and how it says that it did act."""
+    """Where a fault acts: layers of the model, tokens per block and per chunk, and how it says that it did act.
+    ``placement``: of the request. ``heads_first``: do pages hold head by head, not token by token."""
 
     layers: int
     block_size: int
     chunk_tokens: int
     fired: Callable[[], None]
+    placement: str = "index"
+    heads_first: bool = False
 
     @property
     def middle(self) -> int:
@@ -68,6 +71,13 @@ class Fault:
     def vanished(self, chunk: int, chunks: int, scene: Scene) -> bool:
         """Is this chunk of the load found to be gone, and the failure kept quiet?"""
         return False
+
+    def stored(self, key: str, kv: torch.Tensor, scene: Scene) -> None:
+        """``kv`` [L, 2, chunk, H, D] of a chunk is on its way to the pool, and may be changed in place."""
+
+    def found(self, key: str, kv: torch.Tensor, scene: Scene) -> torch.Tensor:
+        """What the pool held of a chunk, [L, 2, chunk, H, D] -> what is taken for it."""
+        return kv
 
     def staged(self, staged: torch.Tensor, group: range, scene: Scene) -> torch.Tensor:
         """KV that was read, [len(group), 2, T, H, D] of layers ``group`` -> what is placed, of the same shape."""

@@ -66,12 +66,14 @@ def test_a_request_overrides_and_refuses():
         base.override({"storage_format": "rowwise"})
 
 
-def test_how_a_load_is_paced_is_no_part_of_its_key():
+def test_how_something_is_loaded_is_no_part_of_its_key():
     timed = RequestSettings().override({"pace_s": 0})
     assert timed.pace_s == 0
     assert timed.in_key == RequestSettings().in_key
-    assert "pace_s" not in timed.in_key
-    assert timed.in_key != timed.override({"placement": "kernel"}).in_key
+    for how in ({"placement": "kernel"}, {"load": "async", "overlap": True}, {"release_after_layers": 2}):
+        assert timed.override(how).in_key == timed.in_key
+    for what in ({"storage_format": "layerwise"}, {"cell": "another"}, {"fault": "bit_flip"}):
+        assert timed.override(what).in_key != timed.in_key
     for wrong in (-1, True, "0", 61):
         with pytest.raises(ValueError, match="use seconds from 0 to 60"):
             timed.override({"pace_s": wrong})

@@ -1,0 +1,74 @@
+"""What is stored under one setting is asked for under another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from e2e.base.program import (
+    Cold,
+    Computed,
+    Forget,
+    Hit,
+    Like,
+    Loaded,
+    Program,
+    Scribble,
+    Send,
+    Served,
+    Site,
+    Span,
+    Start,
+    Step,
+    Stop,
+    Text,
+)
+from e2e.scenarios.arms import BASELINE
+from e2e.scenarios.sized import Sized
+
+Value = str | int
+#: Axis -> what the other engine has instead of the cell's value.
+OTHERWISE: Mapping[str, Callable[[Value], Value]] = {
+    "layout": lambda value: "NHD" if value == "HND" else "HND",
+    "storage_format": lambda value: "chunkwise" if value == "layerwise" else "layerwise",
+    "placement": lambda value: "index" if value == "kernel" else "kernel",
+    "dtype": lambda value: "float16" if value == "bfloat16" else "bfloat16",
+    "block_size": lambda value: int(value) * 2,
+    "chunk_tokens": lambda value: max(int(value) // 2, 1),
+}
+HOME = Site("home")
+
+
+class Cross:
+    """What one engine stored is asked for by engines that differ from it in one setting each: served right, or not at
+    all."""
+
+    name = "cross"
+    needs = ("survives_restart",)
+
+    def program(self, cell: Sized) -> Program:
+        texts = (Text(min(cell.lengths)),)
+        alone = Send("cold", BASELINE.name, (0,), (Cold(),))
+        cold = Send("cold", HOME.name, (0,), (Cold(), Like((alone.where,)), Computed(alone.where)))
+        hit = cell.hit(texts[0].tokens)
+        again = Send(
+            "again", HOME.name, (0,), (Served(True, (hit,)), Like((alone.where, cold.where)), Loaded(cold.where))
+        )
+        differ = {axis: told(cell.settings[axis]) for axis, told in OTHERWISE.items() if axis in cell.settings}
+        others = [Site(axis, settings={axis: value}) for axis, value in differ.items()]
+        at_most = Hit(Span(0, 0), Span(0, hit.external.most))
+        return Program(
+            (BASELINE, HOME, *others),
+            texts,
+            (
+                *(alone, Start(HOME.name), cold, Forget(HOME.name), Scribble(HOME.name), again, Stop(HOME.name)),
+                *(step for site in others for step in elsewhere(site, at_most)),
+            ),
+            self.name,
+        )
+
+
+def elsewhere(site: Site, at_most: Hit) -> tuple[Step, ...]:
+    """What it computes itself, under a salt that nobody else has, is what it must be served, if it is served at all."""
+    own = Send("own", site.name, (0,), (Cold(),), salt=site.name)
+    asked = Send("asked", site.name, (0,), (Served(True, (at_most,)), Like((own.where,)), Loaded(own.where)))
+    return Start(site.name), own, Forget(site.name), Scribble(site.name), asked, Stop(site.name)
