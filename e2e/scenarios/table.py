@@ -8,10 +8,10 @@ from typing import Protocol
 from e2e.base.connector import Abilities
 from e2e.base.program import Program
 from e2e.scenarios.arms import Arms
+from e2e.scenarios.cross import Cross
 from e2e.scenarios.crowd import Crowd
 from e2e.scenarios.partial import Partial
 from e2e.scenarios.preemption import Preemption
-from e2e.scenarios.cross import Cross
 from e2e.scenarios.replay import Replay
 from e2e.scenarios.restart import Restart
 from e2e.scenarios.second import Second
