@@ -12,8 +12,8 @@ from e2e.base.cell import Cell
 from e2e.base.connector import Adapter, HitRule
 from e2e.base.errors import SettingsError
 from e2e.base.program import Program, Send, Site, Start, plainly
-from e2e.faults.catalogue import Shape
 from e2e.faults.cells import planted, twins
+from e2e.faults.info import Shape
 from e2e.grid import blind, lengths
 from e2e.grid.cells import RERUN, Grid, Invalid
 from e2e.scenarios.sized import Sized
@@ -243,7 +243,7 @@ def with_faults(grid: Grid, planned: KeyPlan, *, packed: bool) -> Grid:
         prompts=len(planned.lengths.lengths),
     )  # fmt: skip
     made, left_out = planted(grid.cells, settings.faults, shape, around=not adapter.abilities.plants_faults)
-    if not made:
+    if not made and left_out:
         cell, why = left_out[0]
         raise SettingsError(f"no fault is left to plant ({cell.id}: {why.rstrip('.')}); widen --cell or --fault.")
     invalid = tuple(Invalid(cell, why) for cell, why in left_out)

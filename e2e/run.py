@@ -69,11 +69,12 @@ def report(folder: Path, *, strict: bool, out: Path | None = None) -> int:
     events = read(folder / RECORDING)
     judgement = judge(events, strict=strict)
     out = out or folder
-    planted = any(cell.fault for cell in judgement.cells)
+    of_run = facts(events)
+    planted = bool(of_run.settings.get("self_test")) or any(cell.fault for cell in judgement.cells)
     code = scoreboard.scoreboard(judgement).exit_code if planted else judgement.exit_code
     with judged(code):
         write_reports(events, judgement, directory=out)
-        on, of_run = console.console(sys.stdout), facts(events)
+        on = console.console(sys.stdout)
         if planted:
             return scoreboard.show(judgement, on=on, directory=out, ended=of_run.ended)
         console.show(of_run, judgement, on=on, directory=out)

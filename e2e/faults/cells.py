@@ -6,7 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from e2e.base.cell import Cell
-from e2e.faults.catalogue import FAULTS, Shape, find
+from e2e.faults.catalogue import FAULTS, find
+from e2e.faults.info import Shape
+
+#: Instead of a fault's name: none is planted, and all that is counted is false alarms.
+NONE = "none"
 
 
 def twins(cells: Iterable[Cell], rounds: int) -> list[Cell]:
@@ -21,9 +25,12 @@ def twins(cells: Iterable[Cell], rounds: int) -> list[Cell]:
 def planted(
     cells: Sequence[Cell], names: Sequence[str], shape: Shape, *, around: bool
 ) -> tuple[list[Cell], list[tuple[Cell, str]]]:
-    """(cells with a fault each, [(cell, why the fault can't act there)]). No ``names``: all faults. ``around``: planted
-    around a connector that nobody here wrote, so only into what it has loaded. SettingsError for an unknown name."""
+    """(cells with a fault each, [(cell, why the fault can't act there)]). No ``names``: all faults. ``around``:
+    planted around a connector that nobody here wrote, so only into what it has loaded. SettingsError for an unknown
+    name."""
     made, left_out = [], []
+    if tuple(names) == (NONE,):
+        return [], []
     for name, fault in {name: find(name) for name in names or FAULTS}.items():
         for cell in cells:
             faulty = replace(cell, settings={**cell.settings, "fault": name})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,11 +14,14 @@ from e2e.base.fault import parted
 from e2e.base.judgement import CellJudgement, Judgement
 from e2e.base.spelling import count
 from e2e.base.verdict import Reason, Verdict
-from e2e.faults.catalogue import FAULTS, find
+from e2e.faults.catalogue import FAULTS
+from e2e.faults.info import KINDS
+from e2e.grid.cells import RERUN
 from e2e.report import markdown, terminal
 from e2e.report.document import Document, Heading, Items, Paragraph, Table
 from e2e.report.files import put
 from e2e.report.report_json import plain
+from e2e.report.scores import Score, Told, scores, sentence, total
 
 #: Which check a finding speaks for. The exact oracle is the first two, without any digest.
 CHECKS: Mapping[str, tuple[Reason, ...]] = {
@@ -27,17 +30,24 @@ CHECKS: Mapping[str, tuple[Reason, ...]] = {
     "first answer": (Reason.FIRST_ANSWER_DIFFERS,),
     "digests": (Reason.DIGEST_DIFFERS,),
     "hits": (Reason.NO_HIT, Reason.PARTIAL_HIT, Reason.SOURCES_DISAGREE, Reason.LOAD_FAILED),
+    "isolation": (Reason.NOT_ISOLATED,),
+    "freed": (Reason.RESET_REFUSED,),
 }
+#: Those that find a wrong answer, or the bytes that make one.
+WRONG = ("tokens", "logprobs", "first answer", "digests")
 CAUGHT, MISSED, UNDECIDED = "caught", "missed", "undecided"
 
 
 @dataclass(frozen=True)
 class FaultRow:
-    """One fault in one cell. ``outcome``: caught (corrupt with it, and the clean twin passed), missed, or undecided
-    (it did not fire, or the twin did not pass), with ``why``. ``located``: was the pattern named right; None without
-    digests. ``pattern``, ``where``: of the first finding of the digests."""
+    """One fault in one cell. ``kind``: one of ``faults.info.KINDS``; ``scenario``: the story of the cell. ``outcome``:
+    caught (by a named check, and the clean twin passed), missed, or undecided (it did not fire, the twin did not pass,
+    or all that was seen is an engine that failed), with ``why``. ``located``: was the pattern named right; None
+    without digests. ``pattern``, ``where``: of the first finding of the digests."""
 
     fault: str
+    kind: str
+    scenario: str
     cell: str
     outcome: str
     why: str
@@ -51,7 +61,8 @@ class FaultRow:
 @dataclass(frozen=True)
 class Scoreboard:
     """``replays``: external answers of clean cells, each compared as a whole; ``alarms``: those of cells that were
-    corrupt. ``clean_left``: clean cells that are neither pass nor corrupt. ``errors``: cells whose engine failed."""
+    corrupt, ``alarm_cells``. ``clean_left``: clean cells that are neither pass nor corrupt. ``errors``: cells whose
+    engine failed."""
 
     rows: tuple[FaultRow, ...]
     clean_cells: int
@@ -59,14 +70,25 @@ class Scoreboard:
     replays: int
     alarms: int
     errors: int = 0
+    alarm_cells: int = 0
+
+    @property
+    def clean_played(self) -> int:
+        """Clean programs that were played to their end and judged."""
+        return self.clean_cells - self.clean_left
+
+    @property
+    def scores(self) -> list[Score]:
+        told = (Told(row.fault, row.kind, row.scenario, row.outcome == CAUGHT) for row in self.rows)
+        return scores(told, kinds=tuple(KINDS), gate=RERUN)
 
     @property
     def exit_code(self) -> int:
         """What was not decided, for want of a run to its end or of a healthy twin, was not missed either."""
         outcomes = {row.outcome for row in self.rows}
-        if self.alarms or MISSED in outcomes:
+        if self.alarm_cells or MISSED in outcomes:
             return EXIT_CORRUPT
-        if outcomes <= {CAUGHT}:
+        if outcomes <= {CAUGHT} and (outcomes or (self.clean_cells and not self.clean_left)):
             return EXIT_PASS
         return EXIT_ENGINE if self.errors else EXIT_INCONCLUSIVE
 
@@ -86,6 +108,7 @@ def scoreboard(judgement: Judgement) -> Scoreboard:
         replays=sum(per_cell[cell.id] for cell in clean if cell.verdict in (Verdict.PASS, Verdict.CORRUPT)),
         alarms=sum(per_cell[cell.id] for cell in clean if cell.verdict is Verdict.CORRUPT),
         errors=sum(cell.verdict is Verdict.ERROR for cell in judgement.cells),
+        alarm_cells=sum(cell.verdict is Verdict.CORRUPT for cell in clean),
     )
 
 
@@ -99,17 +122,8 @@ def _row(cell: CellJudgement, twin_passed: bool) -> FaultRow:
     if not digests:  # a spoilt cold run is located by the digests too, under its own reason
         digests = [f.evidence for f in cell.findings if f.rule == "digests" and "pattern" in f.evidence]
     pattern = str(digests[0].get("pattern")) if digests else None
-    outcome, why = UNDECIDED, ""
-    if Reason.FAULT_NOT_FIRED in reasons:
-        why = "the fault did not fire"
-    elif not twin_passed:
-        why = "the clean twin did not pass"
-    elif cell.verdict is Verdict.CORRUPT:
-        outcome = CAUGHT
-    elif cell.verdict is Verdict.ERROR:
-        why = cell.reason.sentence if cell.reason else "error"
-    else:
-        outcome, why = MISSED, cell.reason.sentence if cell.reason else "it passed"
+    checks = tuple(name for name, of in CHECKS.items() if reasons & set(of))
+    outcome, why = _outcome(cell, checks, fired=Reason.FAULT_NOT_FIRED not in reasons, twin_passed=twin_passed)
     place = digests[0] if digests else {}
     where = (
         f"layer {place['layer']} {place['kv']} head {place['head']} block {place['block']}" if "kv" in place else None
@@ -118,10 +132,12 @@ def _row(cell: CellJudgement, twin_passed: bool) -> FaultRow:
         where += f" rank {', '.join(map(str, place['wrong_ranks']))}"
     return FaultRow(
         fault=str(cell.fault),
+        kind=_kind(str(cell.fault)),
+        scenario=str(cell.settings.get("scenario", RERUN)),
         cell=cell.id.split("-fault_")[0],
         outcome=outcome,
         why=why,
-        checks=tuple(name for name, of in CHECKS.items() if reasons & set(of)),
+        checks=checks,
         located=None if pattern is None else _located(str(cell.fault), pattern, place),
         pattern=pattern,
         where=where,
@@ -129,10 +145,34 @@ def _row(cell: CellJudgement, twin_passed: bool) -> FaultRow:
     )
 
 
+def _outcome(cell: CellJudgement, checks: Sequence[str], *, fired: bool, twin_passed: bool) -> tuple[str, str]:
+    """(outcome, why). An engine that crashed, hung or refused is no check: what it shows was not found by looking."""
+    if not fired:
+        return UNDECIDED, "the fault did not fire"
+    if not twin_passed:
+        return UNDECIDED, "the clean twin did not pass"
+    why = cell.reason.sentence if cell.reason else ""
+    if cell.verdict is Verdict.ERROR:
+        return UNDECIDED, why or "error"
+    info = FAULTS.get(parted(str(cell.fault))[0])
+    if cell.verdict is Verdict.CORRUPT:
+        return (CAUGHT, "") if {*checks} & {*WRONG} else (UNDECIDED, why)
+    if info and cell.verdict is Verdict.INCONCLUSIVE and {*checks} & {*info.checks}:
+        return CAUGHT, ""
+    return MISSED, why or "it passed"
+
+
+def _kind(fault: str) -> str:
+    """What strikes one rank alone is of that kind, whatever it does there."""
+    name, rank = parted(fault)
+    return "rank" if rank is not None else FAULTS[name].kind if name in FAULTS else "unknown"
+
+
 def _located(fault: str, pattern: str, place: Mapping[str, object]) -> bool:
     """Is it named for what it is, and on the one rank that it struck?"""
     rank = parted(fault)[1]
-    return pattern in find(fault).patterns and (rank is None or place.get("wrong_ranks") == [rank])
+    known = FAULTS.get(parted(fault)[0])
+    return known is not None and pattern in known.patterns and (rank is None or place.get("wrong_ranks") == [rank])
 
 
 def show(judgement: Judgement, *, on: Console, directory: Path, ended: bool = True) -> int:
@@ -140,16 +180,18 @@ def show(judgement: Judgement, *, on: Console, directory: Path, ended: bool = Tr
     come to its end?"""
     board = scoreboard(judgement)
     undone = [f"{row.outcome}: {row.fault} in {row.cell}: {row.why}" for row in board.rows if row.outcome != CAUGHT]
-    end = [Paragraph(false_alarms(board)), Paragraph(_title(board, ended), strong=True)]
-    terminal.show([_summary(board), Items(undone), *end], on=on)
-    put(directory / "scoreboard.json", json.dumps(plain(asdict(board)), indent=1) + "\n")
+    end = [Paragraph(text) for text in (*score_lines(board), false_alarms(board))]
+    end.append(Paragraph(_title(board, ended), strong=True))
+    terminal.show([*(_figures(board) if board.rows else []), Items(undone), *end], on=on)
+    scored = {"scores": [asdict(score) for score in board.scores]}
+    put(directory / "scoreboard.json", json.dumps(plain(asdict(board) | scored), indent=1) + "\n")
     put(directory / "scoreboard.md", markdown.render(document(board, ended=ended)))
     paths = [f"scoreboard: {directory / 'scoreboard.md'}", f"each cell: {directory / 'report.md'}"]
     terminal.show([Paragraph(path) for path in paths], on=on)
     return board.exit_code
 
 
-HEADINGS = ("fault", "caught", "tokens", "logprobs", "first answer", "digests", "hits", "located", "claimed speed-up")
+HEADINGS = ("fault", "caught", *CHECKS, "located", "claimed speed-up")
 
 
 def summary(board: Scoreboard) -> list[tuple[str, ...]]:
@@ -167,11 +209,28 @@ def summary(board: Scoreboard) -> list[tuple[str, ...]]:
 
 
 def false_alarms(board: Scoreboard) -> str:
-    """With the bound that n trials allow: 0 of n leaves a rate below about 3 / n (95 %)."""
-    text = f"false alarms: {board.alarms} of {board.replays} clean replays in {count(board.clean_cells, 'cell')}"
-    if board.alarms == 0 and board.replays:
-        text += f", so the true rate is below about {3 / board.replays:.2%}"
-    return text + (f"; {board.clean_left} clean cells could not be judged" if board.clean_left else "")
+    """Of programs and of answers, with the bound that n trials allow: 0 of n leaves a rate below about 3 / n (95 %)."""
+
+    def of(alarms: int, trials: int, what: str) -> str:
+        bound = f" (below about {min(3 / trials, 1):.2%})" if trials and not alarms else ""
+        return f"{alarms} of {count(trials, what)}{bound}"
+
+    text = f"false alarms: {of(board.alarm_cells, board.clean_played, 'clean program')}, "
+    text += of(board.alarms, board.replays, "clean answer")
+    return text + (f"; {count(board.clean_left, 'clean cell')} could not be judged" if board.clean_left else "")
+
+
+def score_lines(board: Scoreboard) -> list[str]:
+    """Nothing, where nothing was planted."""
+    return (
+        [sentence(total(board.scores), gate=RERUN, stories={row.scenario for row in board.rows})] if board.rows else []
+    )
+
+
+def by_kind(board: Scoreboard) -> Table:
+    parts = board.scores
+    rows = [(s.kind, f"{s.full} of {s.faults}", f"{s.gate} of {s.faults}") for s in (*parts, total(parts))]
+    return Table(("kind of fault", "killed", f"by {RERUN} alone"), rows if parts else [])
 
 
 def verdict_line(board: Scoreboard) -> str:
@@ -181,7 +240,8 @@ def verdict_line(board: Scoreboard) -> str:
 
 
 def _title(board: Scoreboard, ended: bool) -> str:
-    return verdict_line(board) if ended else f"did not end: {verdict_line(board)}"
+    told = verdict_line(board) if board.rows else "nothing was planted"
+    return told if ended else f"did not end: {told}"
 
 
 def document(board: Scoreboard, *, ended: bool = True) -> Document:
@@ -194,13 +254,22 @@ def document(board: Scoreboard, *, ended: bool = True) -> Document:
         for row in board.rows
     ]  # fmt: skip
     planted = [FAULTS[name] for name in dict.fromkeys(parted(row.fault)[0] for row in board.rows) if name in FAULTS]
-    meant = [(fault.name, fault.what, fault.stands_for) for fault in planted]
+    meant = [(fault.name, fault.kind, fault.what, fault.stands_for) for fault in planted]
     return [
-        Heading(_title(board, ended), level=1), _summary(board), Paragraph(false_alarms(board)),
-        Heading("What was planted"), Table(("fault", "what it does", "what it stands for"), meant, left=3),
+        Heading(_title(board, ended), level=1), *_figures(board), *map(Paragraph, score_lines(board)),
+        Paragraph(false_alarms(board)),
+        Heading("What was planted"), Table(("fault", "kind", "what it does", "what it stands for"), meant, left=4),
         Heading("What was seen"), Table(headings, rows, left=6),
     ]  # fmt: skip
 
 
+def _figures(board: Scoreboard) -> list[Table]:
+    return [_summary(board), by_kind(board)]
+
+
 def _summary(board: Scoreboard) -> Table:
-    return Table(HEADINGS, summary(board), optional=("hits", "first answer", "claimed speed-up", "tokens", "logprobs"))
+    return Table(
+        HEADINGS,
+        summary(board),
+        optional=("freed", "isolation", "hits", "first answer", "claimed speed-up", "tokens", "logprobs"),
+    )

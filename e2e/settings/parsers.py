@@ -16,6 +16,7 @@ from e2e.base.errors import SettingsError
 from e2e.base.spelling import either, hint, meant
 from e2e.connectors.table import load
 from e2e.faults.catalogue import find
+from e2e.faults.cells import NONE
 from e2e.grid.axes import Value, axis
 from e2e.grid.selection import GRIDS, Product, parse_cell, parse_grid
 from e2e.regular import read_text
@@ -40,6 +41,11 @@ def word(parse: Callable[[str], object]) -> BeforeValidator:
         return parse(given[0])
 
     return _read(one)
+
+
+def words(parse: Callable[[Sequence[str]], object]) -> BeforeValidator:
+    """Reads all the words of a setting that takes several, together."""
+    return _read(parse)
 
 
 def each(parse: Callable[[str], object]) -> BeforeValidator:
@@ -86,8 +92,17 @@ def cell(given: str) -> dict[str, Value]:
 
 
 def fault(given: str) -> str:
-    find(given)
+    if given != NONE:
+        find(given)
     return given
+
+
+def faults(given: Sequence[str]) -> tuple[str, ...]:
+    """Names, or ``none`` alone."""
+    names = tuple(map(fault, given))
+    if NONE in names and {*names} != {NONE}:
+        raise SettingsError(f"{NONE} plants nothing, and other faults are named beside it; drop one or the other.")
+    return names
 
 
 def scenario(given: str) -> str:

@@ -207,12 +207,13 @@ class Judged(Flags):
 
 
 class Planted(Flags):
-    """``faults``: those of a self-test, empty for all. ``rounds``: how often each of its clean cells is replayed."""
+    """``faults``: those of a self-test, empty for all, "none" for clean cells alone. ``rounds``: how often each of its
+    clean cells is replayed."""
 
     faults: Annotated[
         tuple[str, ...],
-        parsers.each(parsers.fault),
-        flag("fault", "A fault to plant; several add up.", metavar="NAME", default="all"),
+        parsers.words(parsers.faults),
+        flag("fault", "A fault to plant; several add up. none: clean cells only.", metavar="NAME", default="all"),
     ] = ()
     rounds: Annotated[int, at_least(1), flag("rounds", "How often each clean cell is replayed.", metavar="N")] = 1
 

@@ -21,6 +21,7 @@ from e2e.base.verdict import Reason, Verdict
 from e2e.connectors.generic import ENGINE_AXES
 from e2e.connectors.table import ADAPTERS, load
 from e2e.faults.catalogue import FAULTS
+from e2e.faults.info import KINDS as FAULT_KINDS
 from e2e.grid.axes import AXES, Axis
 from e2e.grid.cells import expand
 from e2e.grid.selection import GRIDS, Selection
@@ -73,7 +74,10 @@ def test_grids():
 
 
 def test_faults():
-    assert [row for row in rows("faults.md", "fault")] == [(f.name, f.what, f.stands_for) for f in FAULTS.values()]
+    assert rows("faults.md", "kind") == list(FAULT_KINDS.items())
+    assert [row for row in rows("faults.md", "fault")] == [
+        (f.name, f.kind, f.what, f.stands_for) for f in FAULTS.values()
+    ]
 
 
 def test_reasons():

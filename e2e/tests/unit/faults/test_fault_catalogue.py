@@ -8,10 +8,12 @@ import pytest
 
 from e2e.base.cell import Cell
 from e2e.base.errors import SettingsError
-from e2e.faults.catalogue import FAULTS, Shape, find
+from e2e.faults.catalogue import FAULTS, find
+from e2e.faults.info import KINDS, Shape
 from e2e.inside import faults as planted
 from e2e.inside.config import RequestSettings
 from e2e.judge.classify import PATTERNS
+from e2e.report.scoreboard import CHECKS
 from e2e.scenarios.table import SCENARIOS
 
 SHAPE = Shape(packed=True, kv_heads=3, layers=30, block_size=16, chunk_tokens=256, served_chunks=4, prompts=3)
@@ -30,6 +32,8 @@ def test_every_fault_says_what_it_is_and_how_it_is_located():
     assert len(FAULTS) >= 18
     for name, fault in FAULTS.items():
         assert fault.name == name
+        assert fault.kind in KINDS
+        assert {*fault.checks} <= {*CHECKS}
         assert fault.what
         assert fault.stands_for
         assert fault.patterns

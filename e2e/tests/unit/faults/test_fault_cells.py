@@ -1,8 +1,9 @@
 from dataclasses import replace
 
 from e2e.base.cell import Cell
-from e2e.faults.catalogue import FAULTS, Shape
+from e2e.faults.catalogue import FAULTS
 from e2e.faults.cells import planted, twins
+from e2e.faults.info import Shape
 from e2e.scenarios.table import SCENARIOS
 
 SHAPE = Shape(packed=True, kv_heads=3, layers=30, block_size=16, chunk_tokens=256, served_chunks=4, prompts=2)
@@ -62,3 +63,7 @@ def test_ranks_share_the_heads_that_a_fault_needs():
     )  # fmt: skip
     assert [cell.settings["tensor_parallel"] for cell in made] == [1, 2]
     assert "one KV head" in left_out[0][1]
+
+
+def test_none_plants_nothing():
+    assert planted(CELLS, ["none"], SHAPE, around=False) == ([], [])

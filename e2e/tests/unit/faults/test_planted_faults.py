@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from e2e.base.cell import Cell
-from e2e.faults.catalogue import FAULTS, Shape
+from e2e.faults.catalogue import FAULTS
+from e2e.faults.info import Shape
 from e2e.inside.config import EmbeddedConfig, RequestSettings
 from e2e.inside.faults import AROUND_ANY, get
 from e2e.inside.faults.plant import Plant

@@ -8,8 +8,8 @@ import pytest
 
 from e2e.cli import app
 from e2e.connectors.table import load
-from e2e.faults.catalogue import Shape
 from e2e.faults.cells import planted, twins
+from e2e.faults.info import Shape
 from e2e.grid.cells import expand
 from e2e.report.reproduce import reproduce
 from e2e.settings.resolve import resolve_selection

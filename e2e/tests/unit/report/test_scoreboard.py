@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from e2e.base.judgement import CellJudgement, Judgement, Ttft
 from e2e.base.verdict import Finding, Reason, Verdict
@@ -36,7 +37,7 @@ def test_caught_by_which_check_and_located():
     assert (row.outcome, row.checks, row.located) == ("caught", ("tokens", "digests"), True)
     assert row.where == "layer 3 K head 1 block 7"
     assert (found.replays, found.alarms, found.exit_code) == (6, 0, 0)
-    assert scoreboard.summary(found) == [("bit_flip", "1 of 1", "1", "0", "0", "1", "0", "1 of 1", "5.0x")]
+    assert scoreboard.summary(found) == [("bit_flip", "1 of 1", *"1001000", "1 of 1", "5.0x")]
 
 
 def test_a_wrong_name_is_not_located():
@@ -64,6 +65,51 @@ def test_missed_fails_and_undecided_is_inconclusive():
     assert (crashed.rows[0].outcome, crashed.exit_code) == ("undecided", 4)
 
 
+def test_a_kill_counts_only_by_a_named_check():
+    """A verdict that no check of the scoreboard stands for, or one that speaks of no wrong answer, is none."""
+    nameless = cell(Verdict.CORRUPT, Finding("new", Reason.COUNTERS_MISSING), fault="bit_flip")
+    assert board(CLEAN, nameless).rows[0].outcome == "undecided"
+    fewer = cell(Verdict.INCONCLUSIVE, Finding("hits", Reason.PARTIAL_HIT), fault="bit_flip")
+    assert board(CLEAN, fewer).rows[0].outcome == "missed"
+    crashed = cell(Verdict.ERROR, Finding("hits", Reason.NO_HIT), fault="bit_flip")
+    assert board(CLEAN, crashed).rows[0].outcome == "undecided"
+
+
+def test_survivors_and_what_did_not_fire_stand_in_the_denominator():
+    caught = cell(Verdict.CORRUPT, TOKENS, fault="kv_swapped")
+    silent = cell(Verdict.INCONCLUSIVE, Finding("fault", Reason.FAULT_NOT_FIRED), fault="zero_layer")
+    survivor = cell(Verdict.PASS, fault="bit_flip_on_rank_1")
+    found = board(CLEAN, caught, silent, survivor)
+    assert [(s.kind, s.full, s.faults) for s in found.scores] == [
+        ("addressing", 1, 1), ("failed load", 0, 1), ("rank", 0, 1)
+    ]  # fmt: skip
+    assert "1 of 3 (33%" in scoreboard.score_lines(found)[0]
+
+
+def test_the_gate_and_the_other_stories_are_scored_apart():
+    told = {**SETTINGS, "scenario": "crowd"}
+    rows = (cell(Verdict.PASS, fault="bit_flip"), cell(Verdict.CORRUPT, TOKENS, fault="bit_flip", settings=told))
+    found = board(CLEAN, cell(Verdict.PASS, settings=told), *rows)
+    assert [(s.gate, s.full, s.faults) for s in found.scores] == [(0, 1, 1)]
+    assert found.exit_code == 1, "a story that misses what fired in it fails, whatever another one sees"
+
+
+def test_clean_cells_alone():
+    found = board(CLEAN, cell(Verdict.PASS, settings={**SETTINGS, "round": 2}))
+    assert (found.exit_code, scoreboard.score_lines(found)) == (0, [])
+    assert scoreboard.false_alarms(found) == (
+        "false alarms: 0 of 2 clean programs (below about 100.00%), 0 of 12 clean answers (below about 25.00%)"
+    )
+    assert board(CLEAN, cell(Verdict.INCONCLUSIVE)).exit_code == 3, "what could not be judged was not seen clean"
+    assert board().exit_code == 3
+
+
+def test_an_alarm_without_an_answer_is_one():
+    broken = replace(cell(Verdict.CORRUPT, TOKENS), replays=0)
+    assert board(broken).exit_code == 1
+    assert "1 of 1 clean program," in scoreboard.false_alarms(board(broken))
+
+
 def test_a_fault_whose_twin_is_sick_is_not_caught():
     found = board(cell(Verdict.CORRUPT, TOKENS), cell(Verdict.CORRUPT, TOKENS, fault="bit_flip"))
     assert found.rows[0].outcome == "undecided"
@@ -83,6 +129,6 @@ def test_show_writes_and_says(tmp_path):
     )  # fmt: skip
     assert code == 0
     assert "1 of 1 planted faults caught" in stream.getvalue()
-    assert "0 of 6 clean replays" in stream.getvalue()
-    assert "below about 50.00%" in stream.getvalue()
+    assert "0 of 1 clean program (below about 100.00%), 0 of 6 clean answers (below about 50.00%)" in stream.getvalue()
+    assert "1 of 1 (100%, at least 0%) by replay; no other story was told" in stream.getvalue()
     assert "| bit_flip | NHD-kernel | caught |" in (tmp_path / "scoreboard.md").read_text()

@@ -1,0 +1,70 @@
+"""Where a planted fault can act: a cell and its shape -> why it can't, as one sentence, or None."""
+
+from __future__ import annotations
+
+from e2e.base.cell import Cell
+from e2e.faults.info import Applies, Shape
+
+
+def always(cell: Cell, shape: Shape) -> str | None:
+    return None
+
+
+def kernel_on(layout_packed: str, layout_rank5: str) -> Applies:
+    def applies(cell: Cell, shape: Shape) -> str | None:
+        struck = layout_packed if shape.packed else layout_rank5
+        if cell.get("placement") == "index":
+            return "It is a fault of the kernel placement, and this cell places by index."
+        if cell.get("overlap") != "on":
+            return "Without overlap the multi-layer kernel places all; it is told its geometry and reads no shape."
+        if cell.get("layout") != struck:
+            return f"It strikes {struck} only: under {cell.get('layout')} the view that is passed is the right one."
+        return axes(cell, shape)
+
+    return applies
+
+
+def axes(cell: Cell, shape: Shape) -> str | None:
+    if shape.kv_heads == 1 or shape.block_size == 1:
+        return "With one KV head or one token a block both orders are the same bytes."
+    if shape.kv_heads == shape.block_size:
+        return "A block has as many tokens as there are KV heads, so the sizes look right when they are swapped."
+    return None
+
+
+def index_axes(cell: Cell, shape: Shape) -> str | None:
+    if cell.get("placement") != "index":
+        return "It is a fault of index placement, and this cell places by a kernel."
+    one = shape.kv_heads == 1 or shape.block_size == 1
+    return "With one KV head or one token a block both orders are the same bytes." if one else None
+
+
+def strided(cell: Cell, shape: Shape) -> str | None:
+    strided = "NHD" if shape.packed else "HND"
+    if cell.get("layout") in ("NHD", "HND") and cell.get("layout") != strided:
+        return f"Under {cell.get('layout')} the registered tensor is contiguous, so a reshape of it is no copy."
+    return None
+
+
+def overlap(cell: Cell, shape: Shape) -> str | None:
+    return None if cell.get("overlap") == "on" else "It needs overlap: without it a load is complete when reported."
+
+
+def layouts(cell: Cell, shape: Shape) -> str | None:
+    return None if cell.get("layout") in ("NHD", "HND") else "The connector has no layouts that could differ."
+
+
+def heads(cell: Cell, shape: Shape) -> str | None:
+    return None if shape.kv_heads > 1 else "There is one KV head, and nothing to permute."
+
+
+def layers(cell: Cell, shape: Shape) -> str | None:
+    return None if shape.layers > 1 else "The model has one layer."
+
+
+def chunks(cell: Cell, shape: Shape) -> str | None:
+    return None if shape.served_chunks > 1 else "No prompt has more than one chunk served."
+
+
+def other_prompts(cell: Cell, shape: Shape) -> str | None:
+    return None if shape.prompts > 1 else "There is one prompt, so no object of another one."
