@@ -37,6 +37,7 @@ from e2e.settings.commands import (
     PlacementFlags,
     RunFlags,
     SetupFlags,
+    ShrinkFlags,
 )
 from e2e.settings.flags import FLAT, PREFIX
 from e2e.settings.resolve import resolve, resolve_selection
@@ -144,6 +145,24 @@ def judge(
     from e2e.run import rejudge
 
     return rejudge(folder, out=out)
+
+
+@app.command
+def shrink(
+    folder: Annotated[Path, Parameter(help="Folder of a run with a corrupt cell.")], /, *,
+    flags: Annotated[ShrinkFlags | None, FLAT] = None, call: Ours,
+) -> int:  # fmt: skip
+    """Reduce a corrupt cell to the least that still fails, on real engines, and print the command that replays it.
+
+    Exit codes: 1 with what still fails, 3 when the cell does not fail again, else as in run.
+    """
+    flags = flags or ShrinkFlags()
+    _recorded(folder, "a run")
+    from e2e.shrink.shrinking import Limits
+    from e2e.shrink.shrinking import shrink as reduce
+
+    limits = Limits(flags.starts, flags.minutes * 60)
+    return reduce(folder, cell=flags.cell, limits=limits, out=flags.out, resume=flags.resume, argv=call.argv)
 
 
 @app.command

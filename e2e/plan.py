@@ -59,9 +59,9 @@ class KeyPlan:
         if told := self.told or self.settings.told:
             return {cell.id: told for cell in self.cells}
         scenario = SCENARIOS[str(self.cells[0].get("scenario", RERUN))]
-        return {cell.id: scenario.program(self._sized(cell)) for cell in self.cells}
+        return {cell.id: scenario.program(self.sized(cell)) for cell in self.cells}
 
-    def _sized(self, cell: Cell) -> Sized:
+    def sized(self, cell: Cell) -> Sized:
         return Sized(
             lengths=self.lengths.lengths, rule=self.hit_rule(cell), block_size=self.block_size, step=self.lengths.step,
             answer=self.settings.max_tokens, at_once=self.concurrency, baseline=not self.settings.attach,
@@ -118,7 +118,7 @@ class KeyPlan:
             heads = max(self.model.kv_heads // int(cell.get("tensor_parallel", 1)), 1)
             shape = blind.Geometry(kv_heads=heads, layers=self.model.layers, block_size=self.block_size)
             spots += blind.guard(shape, self.hit_rule(cell), self.lengths.lengths, digests=self.settings.digests)
-        if self.settings.attach:
+        if not self.program.plain:
             why = "there is no engine without the connector to compare with, so a spoilt first answer looks right"
             spots.append({"fault_class": "first answer", "why": why})
         return spots

@@ -96,12 +96,14 @@ class LiveWorld:
             yield self._prepared(scene, site, spec, engine, store)
 
     def shared(self, scene: Scene[KeyPlan], site: Site, name: str, engine: LiveEngine) -> LiveEngine:
+        self.prompts.build(scene.part.key, scene.part.program, engine.client.tokenize)
         self.record(
             "engine.start", engine=name, engine_key=scene.part.key, role=site.name, attempt=self.attempt, argv=[],
             launcher=f"shared: {engine.engine.name}", log=str(engine.engine.log_path or ""),
+            **({"cell": scene.cell} if scene.cell else {}),
         )  # fmt: skip
         self.record("engine.config", engine=name, effective=engine.effective)
-        return replace(engine, name=name)
+        return replace(engine, name=name, site=site, _free=True, _ended=False)
 
     def _on(self, store: Store, spec: EngineSpec) -> EngineSpec:
         """The engine on this store. A server that can't be started is recorded as its failure: it can't be either."""

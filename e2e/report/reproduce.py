@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from e2e.connectors.table import DEFAULT
 from e2e.grid.axes import NO_AXES
@@ -12,7 +13,7 @@ from e2e.grid.axes import NO_AXES
 #: than run and faults have; each with the number of its values.
 LEFT_OUT = {
     "--resume": 0, "--grid": 1, "--cell": 1, "--out": 1, "--fault": 1, "--rounds": 1, "--axis": 3, "--a": 1, "--b": 1,
-    "--concurrency": 1, "--repeats": 1, "--scenario": 1,
+    "--concurrency": 1, "--repeats": 1, "--scenario": 1, "--program": 1,
 }  # fmt: skip
 #: Settings that the run's own command line need not show, with what the command takes for them when they aren't given:
 #: older recordings don't spell out variables, and a clean cell of a self-test is run again by ``run``.
@@ -22,21 +23,33 @@ QUIET = {
 }
 
 
-def reproduce(cell: Mapping[str, object], run: Mapping[str, object]) -> str:
+def reproduce(cell: Mapping[str, object], run: Mapping[str, object], program: str | None = None) -> str:
     """``cell``: its settings. ``run``: as in report.json; its ``program`` and ``folder`` say where its words, and the
-    files that they name, are to be found."""
+    files that they name, are to be found. ``program``: file of the program to play instead of what was played."""
     settings = run.get("settings")
     settings = settings if isinstance(settings, Mapping) else {}
     argv = settings.get("argv")
-    words = kept(list(map(str, argv))) if isinstance(argv, (list, tuple)) else []
+    argv = list(map(str, argv)) if isinstance(argv, (list, tuple)) else []
+    if argv[:1] == ["shrink"]:  # its cells are steps of one search
+        return _there(run, shlex.join([*_program(run), *argv]))
+    words, program = kept(argv), program or _value(argv, "--program")
     fault, scenario = cell.get("fault"), cell.get("scenario")
     name = "faults" if fault else "run"
     words += _quiet(name, settings, {word.partition("=")[0] for word in words})
     axes = ",".join(f"{axis}={value}" for axis, value in cell.items() if axis not in NO_AXES)
     command = [*_program(run), name, *(["--cell", axes] if axes else [])]
-    told = any(word.partition("=")[0] == "--program" for word in words)
-    command += ["--scenario", str(scenario)] if scenario and not told else []
-    line = shlex.join([*command, *(["--fault", str(fault)] if fault else []), *words])
+    command += ["--program", program] if program else ["--scenario", str(scenario)] if scenario else []
+    return _there(run, shlex.join([*command, *(["--fault", str(fault)] if fault else []), *words]))
+
+
+def _value(argv: Sequence[str], flag: str) -> str | None:
+    """The last that was given."""
+    spelled = [word.removeprefix(f"{flag}=") for word in argv if word.startswith(f"{flag}=")]
+    apart = [value for word, value in pairwise(argv) if word == flag]
+    return next(iter([*apart[-1:], *spelled[-1:]]), None)
+
+
+def _there(run: Mapping[str, object], line: str) -> str:
     folder = run.get("folder")
     return f"cd {shlex.quote(folder)} && {line}" if isinstance(folder, str) and folder else line
 

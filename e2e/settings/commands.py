@@ -107,6 +107,30 @@ class JudgeFlags(Flags):
     ] = None  # fmt: skip
 
 
+class ShrinkFlags(Flags):
+    """What is shrunk is what its run was asked for, so that none of that is asked here."""
+
+    cell: Annotated[
+        str | None,
+        parsers.some("a cell's id"),
+        flag("cell", "The corrupt cell.", metavar="ID", default="the only one", variables=("MARU_E2E_SHRINK_CELL",)),
+    ] = None
+    starts: Annotated[int, at_least(1), flag("starts", "Engine starts, at most.", metavar="N")] = 12
+    minutes: Annotated[
+        float, word(parsers.minutes), flag("minutes", "Minutes, at most.", metavar="N", default="{:g}".format)
+    ] = 15.0
+    out: Annotated[
+        Path | None,
+        word(parsers.folder),
+        flag(
+            "out", "Folder of the search.", metavar="DIR", default="DIR/shrunk-ID", variables=("MARU_E2E_SHRINK_OUT",)
+        ),
+    ] = None
+    resume: Annotated[bool, word(parsers.switch), flag("resume", "Continue the search in --out.", default=False)] = (
+        False
+    )
+
+
 class DoctorFlags(Served):
     engine_python: EnginePython = None
 

@@ -168,15 +168,23 @@ def at_least(least: int) -> BeforeValidator:
 
 
 def seconds(given: str) -> float:
+    return _limit(given, "seconds", 300)
+
+
+def minutes(given: str) -> float:
+    return _limit(given, "minutes", 15)
+
+
+def _limit(given: str, unit: str, such_as: int) -> float:
     """A time limit, above 0 and finite."""
     try:
         found = float(given)
     except ValueError:
-        raise ValueError(f"{given!r} is no number of seconds; write 300.") from None
+        raise ValueError(f"{given!r} is no number of {unit}; write {such_as}.") from None
     if not found > 0:
-        raise ValueError(f"{found:g} is too small; give seconds above 0.")
+        raise ValueError(f"{found:g} is too small; give {unit} above 0.")
     if found == float("inf"):
-        raise ValueError("every wait has a limit; give a number of seconds.")
+        raise ValueError(f"every wait has a limit; give a number of {unit}.")
     return found
 
 

@@ -51,7 +51,7 @@ class FakeWorld:
     def shared(self, scene, site, name, engine):
         self.record(
             "engine.start", engine=name, engine_key=scene.part.key, role=site.name, attempt=1, argv=[],
-            launcher=f"shared: {engine.name}", log="",
+            launcher=f"shared: {engine.name}", log="", **({"cell": scene.cell} if scene.cell else {}),
         )  # fmt: skip
         return FakeEngine(name, self)
 
