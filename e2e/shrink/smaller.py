@@ -79,6 +79,8 @@ def _others(program: Program) -> Iterator[tuple[str, Program | None]]:
             yield what, without(program, steps=(place, *_mends(flat, place)))
         elif isinstance(step, Stop) and (start := _started_again(flat, place)):
             yield f"without a restart of {step.site}", without(program, steps=(place, start))
+        elif isinstance(step, Stop):
+            yield f"without stopping {step.site}", without(program, steps=(place,))
         elif isinstance(step, (Forget, Scribble)):
             yield f"without {step.__struct_config__.tag} {step.site}", without(program, steps=(place,))
     yield "without a client that goes", changed(program, lambda send: replaced(send, gone_s=None))

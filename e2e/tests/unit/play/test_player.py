@@ -12,9 +12,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from fake import ONE, PLAIN, TEXTS, FakeEngine, FakeWorld, Key, again, lent, own, send
+from fake import ONE, TEXTS, FakeEngine, FakeWorld, Key, again, lent, own, send
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made import STEPS, SUSPEND, buildable
 
 from e2e.base.errors import EngineAnswer, EngineCrashed, EngineError, EngineRefused, EngineTimeout, Stopped
 from e2e.base.event import REQUIRED
@@ -24,8 +25,6 @@ from e2e.recording.journal import Journal, read
 from e2e.recording.resume import finished
 from e2e.report.progress import Progress
 from e2e.standing import Standing
-
-KILL, SUSPEND = Break("engine", "kill", "one"), Break("server", "suspend", "index")
 
 
 class Played:
@@ -269,30 +268,6 @@ def test_what_comes_after_the_cells_is_done_once_on_an_engine_that_lives(tmp_pat
     played = Played(tmp_path, key("K", lent()), fails=fails, after=after)
     assert seen == [("x", "one"), ("y", "one")]
     assert len([what for what in played.world.did if what[0] == "start" and what[1].startswith("K.one")]) == 2
-
-
-SITES = (PLAIN, ONE, Site("two"), Site("far", store="else"))
-STEPS = st.one_of(
-    st.sampled_from(SITES).map(lambda site: (Start(site.name),)),
-    st.builds(lambda site, killed: (Stop(site.name, killed=killed),), st.sampled_from(SITES), st.booleans()),
-    st.builds(lambda site, name: (send(name, site),), st.sampled_from(SITES), st.sampled_from("stuvwxyz")),
-    st.sampled_from([(SUSPEND,), (Mend("server", "suspend", "index"),), (Empty("pool"),), (KILL,)]),
-    st.builds(
-        lambda name, other: (Together((send(name, ONE), send(other, Site("two")), SUSPEND)),), st.sampled_from("abc"),
-        st.sampled_from("def"),
-    ),
-)  # fmt: skip
-
-
-def buildable(pieces: list) -> Program:
-    """As many of the steps as make a program."""
-    steps: tuple = ()
-    for piece in pieces:
-        try:
-            steps = Program(SITES, TEXTS, (*steps, *piece), "mix").steps
-        except ValueError:
-            continue
-    return Program(SITES, TEXTS, steps, "mix")
 
 
 ERROR = st.sampled_from(
