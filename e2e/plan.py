@@ -112,6 +112,11 @@ class KeyPlan:
         wide = self.cells[0].get("dtype") == "float32"
         return self.model.kv_bytes_per_token(4 if wide else 2) if self.model else None
 
+    def _on_pool(self, site: Site) -> Adapter:
+        if site.pool is None:
+            return self.adapter
+        return self.adapter.with_pool(site.pool.tokens * (self.bytes_per_token or 0), evicts=site.pool.evicts)
+
     def blind_spots(self, cell: Cell) -> list[dict[str, str]]:
         spots = self.adapter.blind(cell)
         if self.model:
@@ -159,7 +164,7 @@ class KeyPlan:
     def spec(self, site: Site, *, name: str, model: str, pool_dir: str) -> EngineSpec:
         """The engine of a site. Without the connector it differs in nothing else."""
         cell, settings, block_size = self.cells[0].at(site.settings), self.settings, self.block_size_of(site)
-        config = self.adapter.config(cell, pool_dir=pool_dir, block_size=block_size)
+        config = self._on_pool(site).config(cell, pool_dir=pool_dir, block_size=block_size)
         longest = max(self.program.texts[text].tokens + self._answer(s) for s in self.program.sends for text in s.texts)
         room = int(self.tokens(site) * (1 if site.kv_tokens else KV_SPARE)) * (self.bytes_per_token or 0)
         return EngineSpec(
@@ -210,8 +215,9 @@ def plan(
     if why := next(filter(None, (adapter.refuses(cell, n) for n in solved.lengths)), None):
         raise SettingsError(f"connector {adapter.name}: {why}")
     planned = KeyPlan(key, tuple(cells), settings, adapter, model, block_size, solved, room)
-    if settings.attach and not all(map(planned.program.lent, planned.program.sites)):
-        raise SettingsError(f"scenario {planned.program.scenario} starts engines of its own; run it without --attach.")
+    own = [site for site in planned.program.sites if site.kv_tokens or site.pool or not planned.program.lent(site)]
+    if settings.attach and own:
+        raise SettingsError(f"scenario {planned.program.scenario} needs engines of its own; run it without --attach.")
     if settings.told:
         _check_told(planned, limits)
     if planned.bytes_per_token and not settings.attach:
@@ -260,6 +266,8 @@ def check_space(plan: KeyPlan, shared: Path) -> None:
     pool = plan.adapter.abilities.pool_bytes
     if not pool:
         return
+    if any(site.pool for site in plan.program.sites):
+        return  # too small on purpose
     needed = plan.stored * plan.bytes_per_token
     if pool < needed:
         raise SettingsError(

@@ -32,6 +32,9 @@ def check(program: Program) -> None:
     held against something, on blocks that can't hold the right bytes by chance."""
     if len({site.name for site in program.sites}) != len(program.sites):
         raise ValueError("two sites of one name")
+    for site in program.sites:
+        if any(other.pool != site.pool for other in program.sites if other.connector and other.store == site.store):
+            raise ValueError(f"{site.name} says of its store that it has another size")
     for index, text in enumerate(program.texts):
         _check_text(program, index, text)
     for step in program.steps:

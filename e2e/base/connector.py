@@ -164,6 +164,8 @@ class Abilities:
     pool_bytes: int | None = None
     #: it only stands in for a connector, which it is the double of: what is measured here holds for the double
     double_of: str = ""
+    #: a pool of any size can be had, that evicts or refuses once it is full (``Adapter.with_pool``)
+    sized_pool: bool = False
     #: the most tokens of a prompt that it can take, or None
     longest_prompt: int | None = None
     #: two engines at once can use one store
@@ -226,6 +228,10 @@ class Adapter(ABC):
     def timed_params(self, cell: Cell) -> dict[str, object] | None:
         """``request_params`` where speed is measured: without what a proof needs to be sure to see its subject."""
         return self.request_params(cell)
+
+    def with_pool(self, size: int, *, evicts: bool) -> Adapter:
+        """The same over a pool of so many bytes. Only of one that states ``sized_pool``."""
+        raise NotImplementedError(f"{self.name} has no pool that could be given a size")
 
     def missing(self, *, device: str) -> str | None:
         """Why this connector can't run on this machine at all, with the cure, as one sentence. ``device``: cpu or

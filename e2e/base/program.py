@@ -15,10 +15,19 @@ import msgspec
 Where = tuple[str, str]
 
 
+class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Room of a store: ``tokens`` of KV. Is it full, it ``evicts`` what was used least for what is new, or refuses what
+    is new."""
+
+    tokens: int
+    evicts: bool
+
+
 class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One engine of the story. ``connector``: has it one, or is it plain. ``store``: the pool that it is given, by
     name; sites of one store share it. ``settings``: axes in which it differs from its cell. ``kv_tokens``: room in its
     KV cache, None: as much as all of its texts need at once. ``step``: tokens of a prefill step, None: its cell's.
+    ``pool``: room in its store, None: enough.
 
     A site that no step starts is lent: the player starts it, or has it still from the cell before, and what a lent
     plain site is sent is played once for all cells of an engine key."""
@@ -29,6 +38,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     settings: Mapping[str, str | int] = {}
     kv_tokens: int | None = None
     step: int | None = None
+    pool: Pool | None = None
 
 
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

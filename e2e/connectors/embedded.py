@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from e2e.base.cell import Cell
@@ -17,9 +17,11 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 
 @dataclass(frozen=True)
 class Embedded(Adapter):
-    """``pool_bytes``: size of the pool that one engine start gets."""
+    """``pool_bytes``: size of the pool that one engine start gets. ``evicts``: does a full one drop what was used
+    least?"""
 
     pool_bytes: int = 2 << 30
+    evicts: bool = False
 
     name = "embedded"
     engine_axes = frozenset(
@@ -32,7 +34,7 @@ class Embedded(Adapter):
     def abilities(self) -> Abilities:
         return Abilities(
             counters=True, plants_faults=True, owns_store=True, pool_bytes=self.pool_bytes, shared_store=True,
-            survives_restart=True, double_of="Maru",
+            survives_restart=True, sized_pool=True, double_of="Maru",
         )  # fmt: skip
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
@@ -50,6 +52,7 @@ class Embedded(Adapter):
                 "embedded_pool_dir": pool_dir,
                 "embedded_index": f"{{{INDEX}.address}}",
                 "embedded_placement": "index",
+                **({"embedded_evict": True} if self.evicts else {}),
             },
             load_failure_policy=str(cell.get("load_failure_policy", "fail")),
             services=(self._index(pool_dir),),
@@ -68,6 +71,9 @@ class Embedded(Adapter):
             back_s=2.5,  # e2e.inside.index.client.REST_S and some
             optional=True,
         )  # fmt: skip
+
+    def with_pool(self, size: int, *, evicts: bool) -> Embedded:
+        return replace(self, pool_bytes=size, evicts=evicts)
 
     def request_params(self, cell: Cell) -> dict[str, object]:
         """The cell's id keeps cells of one engine from feeding each other: it is part of the key."""

@@ -73,6 +73,8 @@ FAULTS: dict[str, FaultInfo] = {
         FaultInfo("former_blocks", "a resumed request loads into the blocks that it had before",
                   "class B, a block table that nobody renewed", ("not_written", "stale", "unknown"),
                   applies.always, scenarios=("preemption",), kind="lifetime"),
+                  "class B, a block table that nobody renewed", ("shifted_by_n_slots", "not_written", "stale"),
+                  _always, scenarios=("preemption",)),
         FaultInfo("region_not_kept", "stored chunks lie in the engine's own memory, the index tells everybody of them",
                   "class B, an index entry without its bytes", ("zeros", "unknown"), applies.always,
                   scenarios=("restart", "second"), kind="lifetime"),
@@ -82,6 +84,12 @@ FAULTS: dict[str, FaultInfo] = {
         FaultInfo("heads_permuted_both_ways", "index placement rotates heads when it stores and back when it loads",
                   "class A, a store and a load that share one mistake", ("heads_permuted",), applies.heads,
                   scenarios=("cross",), kind="addressing"),
+                  "class A, a store and a load that share one mistake", ("heads_permuted",), _heads,
+                  scenarios=("cross",)),
+        FaultInfo("slot_reused", "a slot of the pool is used again, and its old key still leads to it",
+                  "class D, an entry that outlives its bytes", ("stale", "unknown"), _always, scenarios=("eviction",)),
+        FaultInfo("refused_announced", "an object that the pool refused is announced as stored",
+                  "class C, a refusal that nobody heeds", ("stale", "unknown"), _always, scenarios=("full",)),
     )
 }  # fmt: skip
 

@@ -66,14 +66,22 @@ class Pool:
     def unpin(self, pin: str) -> None:
         self._ask(p.Unpin(pin))
 
-    def put(self, group: str, tag: str, objects: Sequence[tuple[str, torch.Tensor]]) -> str:
+    def put(
+        self, group: str, tag: str, objects: Sequence[tuple[str, torch.Tensor]], *, evicted: list[str] | None = None
+    ) -> str:
         """Stores named tensors (contiguous, on the host) as one group, instead of what it was. Empty, or why it is not
-        there afterwards: ``no_room``, or ``lost`` with the index. ``tag``: see ``protocol.Publish``."""
+        there afterwards: ``no_room``, or ``lost`` with the index. ``tag``: see ``protocol.Publish``. ``evicted``: a
+        list to which groups are added that went for it; they are counted in any case."""
         parts = [(name, tensor.view(torch.uint8).flatten()) for name, tensor in objects]
         checksums = [_checksum(part) for _, part in parts]
-        rooms = self._ask(p.Reserve([part.numel() for _, part in parts], self._evict), failed=())
-        if not rooms:
-            return "no_room" if rooms is None else "lost"
+        reserved = self._ask(p.Reserve([part.numel() for _, part in parts], self._evict))
+        if reserved is None:
+            return "lost"
+        if reserved.evicted:
+            self.evidence.count({"evictions": len(reserved.evicted)})
+            (evicted if evicted is not None else []).extend(reserved.evicted)
+        if (rooms := reserved.rooms) is None:
+            return "no_room"
         for room, (_, part) in zip(rooms, parts, strict=True):
             self._bytes[room.start : room.start + room.size].copy_(part)
         written = [

@@ -63,7 +63,9 @@ class WorkerSide:
         self._staged: dict[str, torch.Tensor] = {}
         self._failed: set[str] = set()
         self._storer = Storer(self._put) if config.async_store else None
-        self._placed: dict[str, list[int]] = {}  # while a fault is planted
+        # while a fault is planted
+        self._placed: dict[str, list[int]] = {}
+        self._last_put: faults.Put | None = None
         self._stored: deque[tuple[tuple[str, RequestSettings], dict[int, str]]] = deque(maxlen=_REMEMBERED)
 
     @property
@@ -246,8 +248,14 @@ class WorkerSide:
         faults.get(store.settings.fault).stored(store.key, kv, self._scene(store.settings))
         names = keys.object_names(group, store.settings.storage_format, len(self._layers))
         self._count({"stores_begun": 1}, store.settings)
-        parts = list(staged) if layerwise else [staged]
-        why = self._pool.put(group, store.tag, list(zip(names, parts, strict=True)))
+        objects, evicted = list(zip(names, list(staged) if layerwise else [staged], strict=True)), []
+        why = self._pool.put(group, store.tag, objects, evicted=evicted)
+        if store.settings.fault:
+            one = faults.Put(group, store.tag, objects, why, evicted, store.chunk == 0)
+            why = faults.get(store.settings.fault).after_put(
+                self._pool, one, self._last_put, self._scene(store.settings)
+            )
+            self._last_put = self._last_put if why else one
         if why:
             log.warning("Chunk %d of %s is not stored: %s.", store.chunk, store.request, WHY_NOT[why])
             self._count({"store_failures": 1, why: 1}, store.settings)

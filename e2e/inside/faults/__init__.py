@@ -11,7 +11,7 @@ from e2e.inside.faults.addressing import (
     TokenFirstView,
     WriteIntoCopy,
 )
-from e2e.inside.faults.base import Fault, Placing, Scene
+from e2e.inside.faults.base import Fault, Placing, Put, Scene
 from e2e.inside.faults.content import (
     BitFlip,
     HeadsPermuted,
@@ -25,9 +25,10 @@ from e2e.inside.faults.content import (
 from e2e.inside.faults.crowded import FormerBlocks, LoadsExchanged
 from e2e.inside.faults.elsewhere import HeadsPermutedBothWays, LayoutNotInKey, RegionNotKept
 from e2e.inside.faults.identity import EqualLengthPrompt, OneChunkOff, StaleObject
+from e2e.inside.faults.room import RefusedAnnounced, SlotReused
 from e2e.inside.faults.timing import FailedLoadSwallowed, OverlapNotWaited, StoreBeforeForward, StoreWritesCache
 
-__all__ = ["NAMES", "NONE", "Fault", "Placing", "Scene", "get"]
+__all__ = ["NAMES", "NONE", "Fault", "Placing", "Put", "Scene", "get"]
 
 NONE = Fault()
 _TABLE: dict[str, Fault] = {
@@ -39,6 +40,7 @@ _TABLE: dict[str, Fault] = {
         StoreBeforeForward(), FailedLoadSwallowed(), StoreWritesCache(), LoadsExchanged(), FormerBlocks(),
         RegionNotKept(), LayoutNotInKey(),
         HeadsPermutedBothWays(),
+        SlotReused(), RefusedAnnounced(),
     )
 }  # fmt: skip
 NAMES = tuple(_TABLE)

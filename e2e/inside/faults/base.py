@@ -13,6 +13,7 @@ import torch
 
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.placement.base import Placement
+from e2e.inside.pool import Pool
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,23 @@ class Scene:
     def middle(self) -> int:
         """The layer that single-layer faults strike: neither the first nor the last where there are more than two."""
         return self.layers // 2
+
+
+@dataclass(frozen=True)
+class Put:
+    """What was put into the pool: ``objects``, named tensors of the host, as one ``group`` with a ``tag``. ``why``: it
+    is not there, empty where it is. ``evicted``: groups that went for it. ``first``: is it a prompt's first chunk."""
+
+    group: str
+    tag: str
+    objects: Sequence[tuple[str, torch.Tensor]]
+    why: str
+    evicted: Sequence[str]
+    first: bool
+
+    def under(self, group: str) -> list[tuple[str, torch.Tensor]]:
+        """The same objects with names of another group."""
+        return [(group + name.removeprefix(self.group), tensor) for name, tensor in self.objects]
 
 
 @dataclass(frozen=True)
@@ -86,6 +104,10 @@ class Fault:
     def place(self, one: Placing, scene: Scene) -> int:
         """Returns the number of placement calls."""
         return one.scatter()
+
+    def after_put(self, pool: Pool, one: Put, before: Put | None, scene: Scene) -> str:
+        """Returns why ``one`` is not in the pool, as the connector has it. ``before``: the last one that is there."""
+        return one.why
 
     def after_store(self, layer: PagedLayer, number: int, blocks: Sequence[int], scene: Scene) -> None:
         """Layer ``number`` of a chunk that lies in ``blocks`` was copied out, and the request goes on."""

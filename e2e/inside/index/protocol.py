@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import msgspec
 
-VERSION = 1
+VERSION = 2
 LENGTH = struct.Struct(">I")
 #: Longer frames are refused. Bytes.
 LONGEST = 64 << 20
@@ -80,13 +80,20 @@ class Room(msgspec.Struct, frozen=True):
     size: int
 
 
+class Reserved(msgspec.Struct, frozen=True):
+    """``rooms``: one for each object, or None when the pool has none. ``evicted``: groups that went for it."""
+
+    rooms: list[Room] | None
+    evicted: list[str]
+
+
 class Reserve(Request, frozen=True):
-    """Room for objects of these sizes, or None when the pool has none. ``evict``: may groups that were not used for the
-    longest time, and that nobody has pinned, go for it?"""
+    """Room for objects of these sizes. ``evict``: may groups that were not used for the longest time, and that nobody
+    has pinned, go for it?"""
 
     sizes: list[int]
     evict: bool = False
-    answer = list[Room] | None
+    answer = Reserved
 
 
 class Written(msgspec.Struct, frozen=True):

@@ -73,7 +73,7 @@ class Table:
 
     def _find(self, owner: int, request: p.Find) -> list[str | None]:
         found = tuple(group for group in request.groups if group in self._groups)
-        self._used(found)
+        self._used(reversed(found))  # without its first chunks nothing of a prompt is of use, so its last ones go first
         if request.pin is not None:
             self._loose((owner, request.pin))
             if found:
@@ -96,31 +96,34 @@ class Table:
         for group in groups:
             self._groups.move_to_end(group)
 
-    def _reserve(self, owner: int, request: p.Reserve) -> list[p.Room] | None:
+    def _reserve(self, owner: int, request: p.Reserve) -> p.Reserved:
         if any(size < 0 for size in request.sizes):
             raise ValueError("no object has less than no bytes")
         self._expire()
         starts: list[int] = []
+        evicted: list[str] = []
         for size in request.sizes:
-            if (start := self._take(size, evict=request.evict)) is None:
+            if (start := self._take(size, evicted if request.evict else None)) is None:
                 for given, length in zip(starts, request.sizes, strict=False):
                     self._rooms.give(given, length)
                 self._told["refused"] += 1
-                return None
+                return p.Reserved(None, evicted)
             starts.append(start)
         rooms = [
             p.Room(next(self._tickets), start, size) for start, size in zip(starts, request.sizes, strict=True)
         ]  # fmt: skip
         until = self._now() + self._lease_s
         self._reserved |= {room.ticket: _Reservation(owner, room, self._generation, until) for room in rooms}
-        return rooms
+        return p.Reserved(rooms, evicted)
 
-    def _take(self, size: int, *, evict: bool) -> int | None:
+    def _take(self, size: int, evicted: list[str] | None) -> int | None:
+        """What went for it is added to ``evicted``; None: nothing may."""
         while (start := self._rooms.take(size)) is None:
             oldest = next((group for group in self._groups if not self._pinned[group]), None)
-            if not evict or oldest is None or size > self._rooms.size:
+            if evicted is None or oldest is None or size > self._rooms.size:
                 return None
             self._drop(oldest)
+            evicted.append(oldest)
             self._told["evicted"] += 1
         return start
 

@@ -73,7 +73,7 @@ def truncate(pool: Pool, group: str) -> None:
     """Each object has only its first half, and the checksum of the whole."""
     extents = pool.extents(group)
     (tag,) = pool.index(p.Find([group]))
-    rooms = pool.index(p.Reserve([one.size // 2 for one in extents], evict=True))
+    rooms = pool.index(p.Reserve([one.size // 2 for one in extents], evict=True)).rooms
     if rooms is None:
         raise IndexRefused("there is no room for what is to be cut")
     for one, room in zip(extents, rooms, strict=True):

@@ -24,7 +24,7 @@ class Index:
         return self.table.answer(owner, request)
 
     def reserve(self, *sizes, owner=ONE, evict=False):
-        return self(p.Reserve(list(sizes), evict), owner)
+        return self(p.Reserve(list(sizes), evict), owner).rooms
 
     def publish(self, group, rooms, tag="t", owner=ONE):
         written = [p.Written(room.ticket, f"{group}_{number}", "sum") for number, room in enumerate(rooms)]
@@ -102,11 +102,32 @@ def test_what_was_used_last_is_evicted_last_and_what_is_pinned_never():
     index(p.Locate(["a"]))
     index.find("b", pin="r")
     assert index.store("e", 512, evict=True)
-    assert index.find(*"abcde") == ["t", "t", None, None, "t"]
+    assert index.find(*"edcba") == ["t", None, None, "t", "t"]
     assert index.state.evicted == 2
     index.find("a", pin="r")  # the pin moves
     assert index.store("f", 256, evict=True)
     assert index.find(*"abef") == ["t", None, "t", "t"]
+
+
+def test_of_what_was_found_together_the_last_goes_first():
+    """A prompt is served from its start on: without its first chunk the others are of no use."""
+    index = Index()
+    for group in "abcd":
+        index.store(group, 256)
+    index.find(*"abcd")
+    assert index(p.Reserve([512], evict=True)).evicted == ["d", "c"]
+    assert index.find(*"abcd") == ["t", "t", None, None]
+
+
+def test_who_reserves_is_told_what_went_for_it():
+    index = Index()
+    index.store("a", 512)
+    index.store("b", 512)
+    index.find("b", pin="r")
+    assert index(p.Reserve([64], evict=False)) == p.Reserved(None, [])
+    refused = index(p.Reserve([512, 512], evict=True))
+    assert (refused.rooms, refused.evicted) == (None, ["a"])
+    assert index(p.Reserve([512], evict=True)).evicted == []
 
 
 def test_two_pins_hold_until_both_are_gone():
@@ -142,7 +163,7 @@ def test_a_group_stored_anew_takes_the_place_of_the_old_one():
 @pytest.mark.parametrize(
     ("request_", "why"),
     [
-        (p.Hello(99, "x"), "speaks version 1 .* the client 99"),
+        (p.Hello(99, "x"), "speaks version 2 .* the client 99"),
         (p.Reserve([-1]), "no object has less than no bytes"),
         (p.Publish("a", "t", []), "an object or more"),
         (p.Publish("a", "t", [p.Written(1, "a", "s"), p.Written(1, "b", "s")]), "a room of its own"),

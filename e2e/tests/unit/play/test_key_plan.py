@@ -97,7 +97,7 @@ def test_what_the_program_stores_must_fit_the_pool(planned):
 
 
 def test_where_somebody_else_runs_the_engine_none_can_be_started(planned):
-    with pytest.raises(SettingsError, match="scenario told starts engines of its own; run it without --attach"):
+    with pytest.raises(SettingsError, match="scenario told needs engines of its own; run it without --attach"):
         planned("told", attach="http://127.0.0.1:1")
 
 
