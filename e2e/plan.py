@@ -218,6 +218,11 @@ def plan(
     own = [site for site in planned.program.sites if site.kv_tokens or site.pool or not planned.program.lent(site)]
     if settings.attach and own:
         raise SettingsError(f"scenario {planned.program.scenario} needs engines of its own; run it without --attach.")
+    if any(site.pool for site in planned.program.sites) and not adapter.abilities.sized_pool:
+        raise SettingsError(
+            f"scenario {planned.program.scenario} needs a pool of a given size, and connector {adapter.name} has none; "
+            "take another connector or scenario."
+        )
     if settings.told:
         _check_told(planned, limits)
     if planned.bytes_per_token and not settings.attach:

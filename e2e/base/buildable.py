@@ -35,6 +35,8 @@ def check(program: Program) -> None:
     for site in program.sites:
         if any(other.pool != site.pool for other in program.sites if other.connector and other.store == site.store):
             raise ValueError(f"{site.name} says of its store that it has another size")
+        if (site.pool and site.pool.tokens < 1) or (site.kv_tokens is not None and site.kv_tokens < 1):
+            raise ValueError(f"{site.name} has no room at all")
     for index, text in enumerate(program.texts):
         _check_text(program, index, text)
     for step in program.steps:

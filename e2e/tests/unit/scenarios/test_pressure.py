@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from e2e.base.connector import HitRule
-from e2e.base.program import Happened, Like, Loaded, Program, Send
+from e2e.base.program import Happened, Like, Loaded, Program, Send, Span
 from e2e.scenarios.sized import Sized
 from e2e.scenarios.table import SCENARIOS
 
@@ -23,7 +23,7 @@ def happened(send: Send) -> dict[str, int]:
     return {claim.what: claim.least for claim in send.claims if isinstance(claim, Happened)}
 
 
-@pytest.mark.parametrize("name", ["preemption", "crowd"])
+@pytest.mark.parametrize("name", ["preemption", "crowd", "eviction", "full"])
 @pytest.mark.parametrize("cell", SIZES)
 def test_what_is_loaded_under_pressure_is_held_against_what_was_computed_alone(name, cell):
     program = told(name, cell)
@@ -55,3 +55,18 @@ def test_a_crowd_comes_together_and_then_one_after_the_other():
     assert (together.at_once, together.spread_s) == (8, 0.0)
     assert (spread.at_once, spread.spread_s) == (8, 1.0)
     assert {text.tokens for text in told("crowd").texts} == {*CELL.lengths}
+
+
+@pytest.mark.parametrize("cell", SIZES)
+@pytest.mark.parametrize(("name", "counted"), [("eviction", "evictions"), ("full", "no_room")])
+def test_a_small_pool_holds_some_texts_and_not_all(name, counted, cell):
+    program = told(name, cell)
+    pool, whole = program.site("one").pool, cell.rule.external(program.texts[0].tokens)
+    assert 2 * whole <= pool.tokens < 3 * whole < whole * len(program.texts)
+    assert pool.tokens % cell.rule.granularity == 0
+    assert pool.evicts is (name == "eviction")
+    _, cold, *later = program.sends
+    assert happened(cold) == {counted: 1}
+    assert all(happened(send) == {counted: 1, "external": 1} for send in later)
+    assert {hit.external for send in later for hit in program.hits(send)} == {Span(0, whole)}
+    assert later[0].texts == later[1].texts[::-1], "in the old order each would be gone when it is asked for"
