@@ -26,6 +26,9 @@ from e2e.base.program import (
     Where,
 )
 
+#: So long a Send may take to go out.
+LONGEST_SPREAD_S = 600.0
+
 
 def check(program: Program) -> None:
     """Names what is meant, once and earlier; every Send says where it comes from; and what comes from the connector is
@@ -144,6 +147,10 @@ class _SoFar:
         engine, what = self._engine(send.site), " ".join(send.where)
         if send.where in self.sent:
             raise ValueError(f"{what} is sent twice")
+        if send.at_once < 1 or (send.answer is not None and send.answer < 1):
+            raise ValueError(f"{what} must send at least one request at a time, and ask for at least one token")
+        if not 0 <= send.spread_s <= LONGEST_SPREAD_S:
+            raise ValueError(f"{what} spreads its requests over 0 to {LONGEST_SPREAD_S:g} seconds")
         if not send.texts or not all(0 <= text < len(self.program.texts) for text in send.texts):
             raise ValueError(f"{what} sends texts that there are not")
         self._answers(send, what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,40 @@ def test_an_engine_with_less_room_than_it_was_given_is_refused(planned):
 def test_what_the_program_stores_must_fit_the_pool(planned):
     with pytest.raises(SettingsError, match="one cell stores up to"):
         planned("told", adapter=Embedded(pool_bytes=1 << 10))
+
+
+@dataclass(frozen=True)
+class Fixed(Embedded):
+    """A connector whose pool has the size that it has."""
+
+    @property
+    def abilities(self):
+        return replace(super().abilities, sized_pool=False)
+
+
+def test_a_pool_too_small_on_purpose_is_the_connectors_own_and_needs_one_that_can_be_sized(planned):
+    (told,) = planned("eviction")
+    site, bytes_per_token = told.program.site("one"), told.bytes_per_token
+    connector = spec(told, "one").connector
+    assert connector.extra["maru_pool_size"] == site.pool.tokens * bytes_per_token
+    assert connector.extra["embedded_evict"] is True
+    assert str(site.pool.tokens * bytes_per_token) in connector.services[0].argv
+    assert "embedded_evict" not in spec(planned("full")[0], "one").connector.extra
+    with pytest.raises(SettingsError, match="scenario eviction needs a pool of a given size, and connector embedded"):
+        planned("eviction", adapter=Fixed())
+
+
+@pytest.mark.parametrize("name", ["preemption", "eviction", "full"])
+def test_an_engine_of_somebody_else_has_the_room_that_it_has(planned, name):
+    with pytest.raises(SettingsError, match=f"scenario {name} needs engines of its own; run it without --attach"):
+        planned(name, attach="http://127.0.0.1:1")
+
+
+def test_what_a_site_says_of_its_kv_cache_outdoes_what_the_run_says(planned):
+    (told,) = planned("preemption", kv_cache_bytes=1 << 30)
+    tokens = told.program.site("one").kv_tokens
+    assert spec(told, "one").kv_cache_memory_bytes == tokens * told.bytes_per_token
+    assert spec(told, "plain").kv_cache_memory_bytes == 1 << 30
 
 
 def test_where_somebody_else_runs_the_engine_none_can_be_started(planned):

@@ -16,6 +16,7 @@ from e2e.base.program import (
     Like,
     Loaded,
     Mend,
+    Pool,
     Program,
     Scribble,
     Send,
@@ -47,6 +48,10 @@ AGAIN = Send("again", "one", (0,), (Served(True), Loaded(("one", "cold"))))
 WRONG = {
     "there is no site": (Forget("two"),),
     "sent twice": (COLD, COLD),
+    "one request at a time": (msgspec.structs.replace(COLD, at_once=0),),
+    "at least one token": (msgspec.structs.replace(COLD, answer=0),),
+    "spreads its requests": (msgspec.structs.replace(COLD, spread_s=-1.0),),
+    "over 0 to 600 seconds": (msgspec.structs.replace(COLD, spread_s=601.0),),
     "texts that there are not": (Send("cold", "one", (1,), (Cold(),)),),
     "one of Cold": (Send("cold", "one", (0,), (Like((("one", "cold"),)),)),),
     "not sent before": (Send("cold", "one", (0,), (Cold(), Like((("one", "warm"),)))),),
@@ -75,6 +80,21 @@ TEXTS = {
     "more tokens than there are": (Text(9), Text(20, like=0, shared=10)),
     "answer that is not there": (Text(9), Text(20, like=0, shared=9, follows=("one", "none"))),
 }
+
+
+@pytest.mark.parametrize(
+    ("site", "why"),
+    [
+        (Site("two", pool=Pool(512, evicts=True)), "another size"),
+        (Site("two", pool=Pool(256, evicts=False)), "another size"),
+        (Site("two", store="else", pool=Pool(0, evicts=True)), "no room at all"),
+        (Site("two", kv_tokens=0), "no room at all"),
+    ],
+)
+def test_a_store_has_one_size_and_nothing_has_none(site, why):
+    one = Site("one", pool=Pool(256, evicts=True))
+    with pytest.raises(ValueError, match=why):
+        Program((one, msgspec.structs.replace(site, pool=site.pool or one.pool)), (Text(100),), (COLD,))
 
 
 @pytest.mark.parametrize("why", TEXTS)
