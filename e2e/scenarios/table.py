@@ -14,8 +14,8 @@ from e2e.scenarios.partial import Partial
 from e2e.scenarios.preemption import Preemption
 from e2e.scenarios.replay import Replay
 from e2e.scenarios.restart import Restart
-from e2e.scenarios.second import Second
 from e2e.scenarios.room import Eviction, Full
+from e2e.scenarios.second import Second
 from e2e.scenarios.sized import Sized
 
 
