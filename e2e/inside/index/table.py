@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from e2e.inside.index import protocol as p
@@ -73,7 +73,7 @@ class Table:
 
     def _find(self, owner: int, request: p.Find) -> list[str | None]:
         found = tuple(group for group in request.groups if group in self._groups)
-        self._used(reversed(found))  # without its first chunks nothing of a prompt is of use, so its last ones go first
+        self._used(found)
         if request.pin is not None:
             self._loose((owner, request.pin))
             if found:
@@ -89,11 +89,12 @@ class Table:
             self._pinned -= Counter(pin.groups)
 
     def _locate(self, owner: int, request: p.Locate) -> list[list[p.Extent]]:
-        self._used(group for group in request.groups if group in self._groups)
+        self._used([group for group in request.groups if group in self._groups])
         return [self._groups[group].extents if group in self._groups else [] for group in request.groups]
 
-    def _used(self, groups: Iterable[str]) -> None:
-        for group in groups:
+    def _used(self, groups: Sequence[str]) -> None:
+        """Without its first chunk nothing of a prompt is of use, so of what is used together the last goes first."""
+        for group in reversed(groups):
             self._groups.move_to_end(group)
 
     def _reserve(self, owner: int, request: p.Reserve) -> p.Reserved:

@@ -117,6 +117,8 @@ def test_of_what_was_found_together_the_last_goes_first():
     index.find(*"abcd")
     assert index(p.Reserve([512], evict=True)).evicted == ["d", "c"]
     assert index.find(*"abcd") == ["t", "t", None, None]
+    index(p.Locate(["b", "a"]))
+    assert index(p.Reserve([256], evict=True)).evicted == ["a"]
 
 
 def test_who_reserves_is_told_what_went_for_it():
