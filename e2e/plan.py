@@ -165,6 +165,8 @@ class KeyPlan:
         """The engine of a site. Without the connector it differs in nothing else."""
         cell, settings, block_size = self.cells[0].at(site.settings), self.settings, self.block_size_of(site)
         config = self._on_pool(site).config(cell, pool_dir=pool_dir, block_size=block_size)
+        if site.connector and site.slow_s:
+            config = self.adapter.slowed(config, site.slow_s)
         longest = max(self.program.texts[text].tokens + self._answer(s) for s in self.program.sends for text in s.texts)
         room = int(self.tokens(site) * (1 if site.kv_tokens else KV_SPARE)) * (self.bytes_per_token or 0)
         return EngineSpec(

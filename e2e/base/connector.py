@@ -174,6 +174,8 @@ class Abilities:
     survives_restart: bool = False
     #: it stores the KV of generated tokens, too, so that a next turn is served beyond the last prompt
     next_turn: bool = False
+    #: what it moves beside the compute can be slowed down, and it counts what meets that under way
+    slowed: bool = False
     #: it takes requests with LoRA adapters and keeps their KV apart
     lora: bool = False
 
@@ -246,6 +248,11 @@ class Adapter(ABC):
     def checkup(self, *, device: str) -> Iterable[Line]:
         """What the doctor is to say of it on this machine. ``device``: cpu or cuda."""
         return ()
+
+    def slowed(self, config: ConnectorConfig, seconds: float) -> ConnectorConfig:
+        """The same where each store and each load beside the compute takes so many seconds more, by the unit that it
+        moves; see ``Abilities.slowed``."""
+        raise NotImplementedError
 
     def server_answers(self) -> Line | None:
         """What the server that somebody else runs for it answers, for the doctor; None where it has none, or can ask

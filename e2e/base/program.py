@@ -28,6 +28,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     name; sites of one store share it. ``settings``: axes in which it differs from its cell. ``kv_tokens``: room in its
     KV cache, None: as much as all of its texts need at once. ``step``: tokens of a prefill step, None: its cell's.
     ``pool``: room in its store, None: enough.
+    ``slow_s``: what its connector moves beside the compute takes so many seconds longer, by the unit.
 
     A site that no step starts is lent: the player starts it, or has it still from the cell before, and what a lent
     plain site is sent is played once for all cells of an engine key."""
@@ -39,6 +40,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     kv_tokens: int | None = None
     step: int | None = None
     pool: Pool | None = None
+    slow_s: float = 0.0
 
 
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -142,7 +144,8 @@ class Stop(Step, frozen=True, tag="stop"):
 class Send(Step, frozen=True, tag="send"):
     """Texts by index, each once, ``at_once`` at a time. ``answer``: output tokens, None: as many as the run asks for.
     ``salt``: equal for what may share KV; "" is the cell's own. ``gone_s``: the client goes away so many seconds after
-    it has sent. ``spread_s``: those that are at once go out within so many seconds, not together."""
+    it has sent; ``gone_tokens``: once it has been told so many. ``spread_s``: those that are at once go out within so
+    many seconds, not together. ``after_s``: the client waits so long before it sends."""
 
     name: str
     site: str
@@ -153,6 +156,13 @@ class Send(Step, frozen=True, tag="send"):
     salt: str = ""
     gone_s: float | None = None
     spread_s: float = 0.0
+    gone_tokens: int | None = None
+    after_s: float = 0.0
+
+    @property
+    def goes(self) -> bool:
+        """Does the client go away before its answer is whole?"""
+        return self.gone_s is not None or self.gone_tokens is not None
 
     @property
     def where(self) -> Where:
@@ -243,6 +253,15 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         """Steps in order, those at once one after the other."""
         for step in self.steps:
             yield from step.steps if isinstance(step, Together) else (step,)
+
+    def answered(self, index: int) -> int | None:
+        """Where a text's first generated token stands, None: it has none."""
+        text = self.texts[index]
+        if text.like is None:
+            return None
+        before = self.answered(text.like)
+        mine = text.shared if text.follows else None
+        return before if before is not None and before < text.shared else mine
 
     def send(self, where: Where) -> Send:
         return next(send for send in self.sends if send.where == where)

@@ -34,7 +34,7 @@ class Embedded(Adapter):
     def abilities(self) -> Abilities:
         return Abilities(
             counters=True, plants_faults=True, owns_store=True, pool_bytes=self.pool_bytes, shared_store=True,
-            survives_restart=True, sized_pool=True, double_of="Maru",
+            survives_restart=True, sized_pool=True, next_turn=True, slowed=True, double_of="Maru",
         )  # fmt: skip
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:
@@ -57,6 +57,9 @@ class Embedded(Adapter):
             load_failure_policy=str(cell.get("load_failure_policy", "fail")),
             services=(self._index(pool_dir),),
         )
+
+    def slowed(self, config: ConnectorConfig, seconds: float) -> ConnectorConfig:
+        return replace(config, extra={**config.extra, "maru_async_store": True, "embedded_slow_s": seconds})
 
     def _index(self, pool_dir: str) -> ServiceSpec:
         return ServiceSpec(

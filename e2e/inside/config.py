@@ -30,7 +30,7 @@ USED = (
     "maru_pool_size", "maru_kv_chunk_tokens", "maru_use_layerwise", "maru_async_load", "maru_async_store",
     "maru_overlap_load_with_compute", "maru_overlap_release_after_layers",
     "embedded_pool_dir", "embedded_pool_path", "embedded_index", "embedded_index_limit_s", "embedded_evict",
-    "embedded_placement", "embedded_pace_s", "embedded_fault",
+    "embedded_placement", "embedded_pace_s", "embedded_slow_s", "embedded_fault",
 )  # fmt: skip
 _ADDRESS = re.compile(r"[^\s:{}]+:[0-9]{1,5}")
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*$", re.IGNORECASE)
@@ -93,7 +93,9 @@ class EmbeddedConfig:
     """``pool_size`` in bytes; ``pace_s`` is the longest time in seconds for which the loader of an overlapped load
     waits for the forward to reach the layers that are still missing (0: never waits). ``index``: host:port of the
     pool's index, empty for one of this engine's own; it has ``index_limit_s`` seconds for an answer. ``evict``: may a
-    full pool drop what was not used for the longest time? ``async_store``: are chunks stored beside the compute?"""
+    full pool drop what was not used for the longest time? ``async_store``: are chunks stored beside the compute?
+    ``slow_s``: what moves a chunk beside the compute takes so many seconds longer, so that it is sure to be met under
+    way."""
 
     pool_dir: str
     pool_path: str
@@ -106,6 +108,7 @@ class EmbeddedConfig:
     index_limit_s: float = 5.0
     evict: bool = False
     async_store: bool = False
+    slow_s: float = 0.0
 
 
 def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
@@ -147,6 +150,7 @@ def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
         index_limit_s=_seconds(values, "embedded_index_limit_s", 5.0),
         evict=_flag(values, "embedded_evict"),
         async_store=_flag(values, "maru_async_store"),
+        slow_s=_seconds(values, "embedded_slow_s", 0.0),
     )
 
 
@@ -168,7 +172,8 @@ def _address(value: object) -> str:
 
 def _seconds(values: Mapping[str, object], key: str, default: float) -> float:
     value = values.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 60:
+    wrong = isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 60
+    if wrong or (value == 0 and default):
         raise ValueError(f"{key} is {value!r}; use seconds up to 60, such as 2.")
     return float(value)
 

@@ -131,7 +131,8 @@ class EmbeddedConnector(KVConnectorBase_V1):
         self._scheduler.sent(connector_output.finished_sending)
 
     def request_finished(self, request, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        return self._scheduler.finished(request.request_id), None
+        aborted = getattr(request.status, "name", "") == "FINISHED_ABORTED"
+        return self._scheduler.finished(request.request_id, aborted=aborted), None
 
     def reset_cache(self) -> bool:
         return self._pool.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,19 +37,32 @@ def namespace(parts: Mapping[str, object]) -> bytes:
     return json.dumps(dict(parts), sort_keys=True, default=str).encode()
 
 
-def chunk_keys(token_ids: Sequence[int], chunk: int, space: bytes) -> list[str]:
-    """Keys of the whole chunks of ``chunk`` tokens, in order; the partial last chunk has none.
+class Chain:
+    """Keys of one request's whole chunks of ``chunk`` tokens, in order, as its tokens become known; the partial last
+    chunk has none.
 
     blake2b-128 over the namespace and the int64 bytes of *all* tokens up to the end of the chunk, as Maru does
-    (Maru: 64 bits and no namespace, so two models or salts collide there).
+    (Maru: 64 bits and no namespace, so two models or salts collide there). ``named``: (key, namespace and the chunk's
+    own tokens) -> the key that it gets, for a planted fault.
     """
-    running = hashlib.blake2b(space, digest_size=16)
-    ids = np.asarray(token_ids, dtype=np.int64)
-    keys = []
-    for end in range(chunk, len(ids) + 1, chunk):
-        running.update(ids[end - chunk : end].tobytes())
-        keys.append(running.copy().hexdigest())
-    return keys
+
+    def __init__(self, chunk: int, space: bytes, named: Callable[[str, bytes], str] = lambda key, own: key) -> None:
+        self.keys: list[str] = []
+        self._chunk, self._space, self._named = chunk, space, named
+        self._running = hashlib.blake2b(space, digest_size=16)
+
+    def follow(self, token_ids: Sequence[int]) -> list[str]:
+        """The keys, of which there may be more now. ``token_ids``: all that are known."""
+        for end in range((len(self.keys) + 1) * self._chunk, len(token_ids) + 1, self._chunk):
+            own = np.asarray(token_ids[end - self._chunk : end], dtype=np.int64).tobytes()
+            self._running.update(own)
+            self.keys.append(self._named(self._running.copy().hexdigest(), self._space + own))
+        return self.keys
+
+
+def chunk_keys(token_ids: Sequence[int], chunk: int, space: bytes) -> list[str]:
+    """Keys of a token list, see ``Chain``."""
+    return Chain(chunk, space).follow(token_ids)
 
 
 def object_names(key: str, storage_format: str, layers: int) -> Iterator[str]:

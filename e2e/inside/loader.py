@@ -95,11 +95,11 @@ class Loader:
     and returns the number of placement calls."""
 
     def __init__(
-        self, pool: Pool, layers: Sequence[PagedLayer], *, rank: int, chunk_tokens: int, pace_s: float,
+        self, pool: Pool, layers: Sequence[PagedLayer], *, rank: int, chunk_tokens: int, pace_s: float, slow_s: float,
         place: Callable[[Job, torch.Tensor, range], int],
     ) -> None:  # fmt: skip
         self._pool, self._layers, self._rank, self._chunk, self._pace_s = pool, layers, rank, chunk_tokens, pace_s
-        self._place = place
+        self._place, self._slow_s, self._closing = place, slow_s, threading.Event()
         self._device = layers[0].device
         self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
         self._queue: queue.Queue[tuple[Job, torch.cuda.Event | None] | None] = queue.Queue()
@@ -140,7 +140,8 @@ class Loader:
                 staged[:, :, at : at + hi - lo] = 0
                 job.slots[at : at + hi - lo] = -1
                 continue
-            found = self._read_chunk(group, extents, load.settings.storage_format, job.layers)
+            verify = not job.fault.announces_early
+            found = self._read_chunk(group, extents, load.settings.storage_format, job.layers, verify=verify)
             if found is None:
                 self._pool.forget(groups[index:])
                 return None
@@ -149,7 +150,7 @@ class Loader:
         return job.fault.staged(staged, range(job.layers), job.scene)
 
     def _read_chunk(
-        self, group: str, extents: Mapping[str, Extent], storage_format: str, layers: int
+        self, group: str, extents: Mapping[str, Extent], storage_format: str, layers: int, *, verify: bool = True
     ) -> torch.Tensor | None:
         """One chunk as a view [L, 2, chunk, H, D] of a fresh copy."""
         one = self._layers[0]
@@ -158,7 +159,7 @@ class Loader:
         share = torch.empty((layers, *per_layer), dtype=one.dtype)
         flat = share.view(torch.uint8).view(len(names), -1)
         for name, out in zip(names, flat, strict=True):
-            if not self._pool.read(extents.get(name), out):
+            if not self._pool.read(extents.get(name), out, verify=verify):
                 return None
         if storage_format == "chunkwise":  # the object's own order is [2, L, chunk, H, D], as in Maru
             return share.view(2, layers, *per_layer[1:]).transpose(0, 1)
@@ -186,6 +187,7 @@ class Loader:
         if staged is None:
             job.end(failed=True)
             return
+        self._closing.wait(self._slow_s * len(job.load.keys))
         release = min(job.load.settings.release_after_layers, job.layers)
         groups = [range(i, i + 1) for i in range(job.layers)] if job.overlap else [range(job.layers)]
         with torch.cuda.stream(self._stream) if self._stream else nullcontext():
@@ -206,5 +208,6 @@ class Loader:
         job.end(failed=False)
 
     def close(self, limit_s: float = 5.0) -> None:
+        self._closing.set()
         self._queue.put(None)
         self._thread.join(limit_s)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import itertools
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 
-from e2e.inside import keys
+from e2e.base.fault import parted
+from e2e.inside import faults, keys
 from e2e.inside.config import EmbeddedConfig, RequestSettings
 from e2e.inside.pool import Pool
 
@@ -34,7 +36,8 @@ class Load:
 @dataclass
 class Store:
     """One chunk that this step completes: its key and the blocks that hold its tokens, in order. ``tag``: of this
-    chunk in this step, the same for all ranks."""
+    chunk in this step, the same for all ranks. ``begun``: tokens of it that were there before this step. ``generated``:
+    tokens at its end that are of the answer."""
 
     request: str
     settings: RequestSettings
@@ -42,17 +45,28 @@ class Store:
     chunk: int
     blocks: list[int]
     tag: str = ""
+    begun: int = 0
+    generated: int = 0
 
 
 @dataclass
 class Tracked:
+    """``request``: vLLM's own, whose tokens grow."""
+
+    request: object
     settings: RequestSettings
-    keys: list[str]
+    chain: keys.Chain
+    nameless: bool = False
     blocks: list[int] = field(default_factory=list)
     stored: int = 0
     matched: tuple[int, int] = (0, 0)
     overlapped: bool = False
     pinned: bool = False
+
+    @property
+    def keys(self) -> list[str]:
+        """Of all chunks whose tokens are known by now; none where they are not all that its KV hangs on."""
+        return [] if self.nameless else self.chain.follow(self.request.all_token_ids)
 
 
 class SchedulerSide:
@@ -66,6 +80,7 @@ class SchedulerSide:
         self._loads: list[Load] = []
         self._lingering: set[str] = set()
         self._loading: list[str] = []
+        self._under_way: set[str] = set()
         self._tags = (f"{uuid.uuid4().hex[:8]}-{number}" for number in itertools.count())
 
     def matched(self, request, local: int) -> tuple[int, bool]:
@@ -77,12 +92,11 @@ class SchedulerSide:
         there = self._there(usable, pin=request.request_id)
         found = there.index(False) if False in there else len(there)
         tracked.pinned = any(there)
+        if found < len(usable) and self._config.async_store and self._pool.filling():
+            self._count({"lookups_beside_stores": 1}, tracked.settings)
         external = max(found * self._config.chunk_tokens - local, 0)
         tracked.matched = (local, external)
-        self._pool.evidence.count(
-            {"lookups": 1, "hit_chunks": found, "miss_chunks": len(usable) - found},
-            storage_format=tracked.settings.storage_format, placement=tracked.settings.placement,
-        )  # fmt: skip
+        self._count({"lookups": 1, "hit_chunks": found, "miss_chunks": len(usable) - found}, tracked.settings)
         return external, external > 0 and tracked.settings.load == "async"
 
     def allocated(self, request, block_ids: list[int], external: int) -> None:
@@ -95,11 +109,9 @@ class SchedulerSide:
             Load(request.request_id, tracked.settings, tracked.keys[:chunks], local, local + external, list(block_ids))
         )
         tracked.overlapped = tracked.settings.overlap
-        self._pool.evidence.count(
-            {"hit_tokens": external},
-            storage_format=tracked.settings.storage_format,
-            placement=tracked.settings.placement,
-        )
+        if tracked.settings.load == "async":
+            self._under_way.add(request.request_id)
+        self._count({"hit_tokens": external}, tracked.settings)
 
     def step(self, output) -> tuple[list[Load], list[Store]]:
         """What the worker has to do in this step: loads that were allocated, chunks that it completes."""
@@ -132,19 +144,26 @@ class SchedulerSide:
         loader may still write. The worker reports them again, as sent, when it is done."""
         for request in finished or ():
             self._unpin(request)
+            self._under_way.discard(request)
         return {request for request in finished or () if request in self._lingering}
 
     def sent(self, finished: set[str] | None) -> None:
         self._lingering -= finished or set()
 
-    def finished(self, request_id: str) -> bool:
+    def finished(self, request_id: str, *, aborted: bool = False) -> bool:
         """True: keep this request's blocks until the worker says that its overlapped load has ended."""
         self._unpin(request_id)
         tracked = self._requests.pop(request_id, None)
+        if tracked and aborted:
+            self._count({"aborts": 1, "aborted_loads": int(request_id in self._under_way)}, tracked.settings)
+        self._under_way.discard(request_id)
         keep = tracked is not None and tracked.overlapped
         if keep:
             self._lingering.add(request_id)
         return keep
+
+    def _count(self, values: dict[str, int], settings: RequestSettings) -> None:
+        self._pool.evidence.count(values, storage_format=settings.storage_format, placement=settings.placement)
 
     def _unpin(self, request_id: str) -> None:
         """What a request was to load has been read, or never will be: it may be evicted."""
@@ -169,16 +188,24 @@ class SchedulerSide:
                     "settings": settings.in_key,
                 }
             )  # fmt: skip
-            # what is more than its tokens has no key here
-            tokens = [] if keys.more_than_tokens(request) else request.prompt_token_ids
-            chunk_keys = keys.chunk_keys(tokens or [], self._config.chunk_tokens, space)
-            tracked = self._requests[request.request_id] = Tracked(settings, chunk_keys)
+            chain = keys.Chain(self._config.chunk_tokens, space, partial(self._named, settings))
+            tracked = self._requests[request.request_id] = Tracked(
+                request, settings, chain, nameless=keys.more_than_tokens(request)
+            )
         return tracked
+
+    def _named(self, settings: RequestSettings, key: str, own: bytes) -> str:
+        named = faults.get(parted(settings.fault)[0]).named(key, own)
+        if named != key:
+            self._count({f"fired:{settings.fault}": 1}, settings)
+        return named
 
     def _advance(self, request_id: str, tracked: Tracked, computed: int, output) -> list[Store]:
         """Chunks whose last token this step computes, or that a hit brought in and the pool lacks. Whatever the
-        boundaries of the steps, a chunk is stored from the cache once all of it is there."""
+        boundaries of the steps, a chunk is stored from the cache once all of it is there; of the answer, too, as far as
+        its tokens are known when the step is planned."""
         chunk, blocks_per_chunk = self._config.chunk_tokens, self._config.chunk_tokens // self._block_size
+        prompt = tracked.request.num_prompt_tokens
         whole = min((computed + output.num_scheduled_tokens[request_id]) // chunk, len(tracked.keys))
         if computed // chunk < tracked.stored:
             # A failed load that is recomputed steps back: what it stored since may be made of what was not there.
@@ -191,10 +218,19 @@ class SchedulerSide:
         return [
             Store(
                 request_id, tracked.settings, tracked.keys[index], index,
-                tracked.blocks[index * blocks_per_chunk : (index + 1) * blocks_per_chunk], next(self._tags),
+                self._blocks(tracked, index, blocks_per_chunk), next(self._tags),
+                max(computed - index * chunk, 0), min(max((index + 1) * chunk - prompt, 0), chunk),
             )
             for index, is_there in zip(todo, there, strict=True) if not is_there
         ]  # fmt: skip
+
+    def _blocks(self, tracked: Tracked, chunk: int, number: int) -> list[int]:
+        """Those of a chunk, ``number`` a chunk."""
+        loaded = tracked.matched[1] // self._config.chunk_tokens
+        first = faults.get(parted(tracked.settings.fault)[0]).stored_from(chunk, loaded)
+        if first != chunk:
+            self._count({f"fired:{tracked.settings.fault}": 1}, tracked.settings)
+        return tracked.blocks[first * number : (first + 1) * number]
 
     def _there(self, chunk_keys: list[str], *, pin: str | None = None) -> list[bool]:
         """Of each chunk: has every rank stored it, in one and the same step?"""

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -26,12 +27,21 @@ class Storer:
     def __init__(self, put: Callable[[Store, torch.Tensor], None]) -> None:
         self._put = put
         self._queue: queue.Queue[tuple[Store, torch.Tensor] | None] = queue.Queue(_MOST)
+        self._busy: Counter[str] = Counter()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="embedded-storer", daemon=True)
         self._thread.start()
 
     def submit(self, store: Store, staged: torch.Tensor) -> None:
         """``staged`` is the storer's from now on."""
+        with self._lock:
+            self._busy[store.request] += 1
         self._queue.put((store, staged))
+
+    def busy_for(self, request: str) -> bool:
+        """Is a chunk of this request under way?"""
+        with self._lock:
+            return request in self._busy
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
@@ -40,6 +50,8 @@ class Storer:
                     self._put(*item)
             except Exception:  # the thread must live on
                 log.exception("Storing a chunk of %s failed", item[0].request)
+            with self._lock:
+                self._busy -= Counter([item[0].request])
 
     def close(self, limit_s: float = 5.0) -> None:
         """Stores what is left, as far as the limit goes."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -55,13 +56,15 @@ class WorkerSide:
         if self._device.type == "cuda":
             self._warm_up()
         self._loader = Loader(
-            pool, self._layers, rank=rank, chunk_tokens=config.chunk_tokens, pace_s=config.pace_s, place=self._place
-        )
+            pool, self._layers, rank=rank, chunk_tokens=config.chunk_tokens, pace_s=config.pace_s,
+            slow_s=config.slow_s, place=self._place,
+        )  # fmt: skip
         self._jobs: dict[str, Job] = {}
         self._invalid: set[int] = set()
         self._stores: list[Store] = []
         self._staged: dict[str, torch.Tensor] = {}
         self._failed: set[str] = set()
+        self._closing = threading.Event()
         self._storer = Storer(self._put) if config.async_store else None
         # while a fault is planted
         self._placed: dict[str, list[int]] = {}
@@ -80,7 +83,7 @@ class WorkerSide:
         tables = self._tables(loads)
         for load, table in zip(loads, tables, strict=True):
             fault, scene = faults.get(load.settings.fault), self._scene(load.settings)
-            load.keys = fault.keys(load.keys, self._others(load), scene)
+            load.keys = fault.keys(load.keys, self._known(load), scene)
             job = Job(load, self._slots(load, table), len(self._layers), load.settings.overlap, scene, fault)
             self._count({"loads_begun": 1}, load.settings)
             if load.settings.load == "sync":
@@ -179,10 +182,9 @@ class WorkerSide:
             self._stored.append((owner, {}))
         self._stored[-1][1][store.chunk] = store.key
 
-    def _others(self, load: Load) -> list[dict[int, str]]:
-        """Chunk number -> key, per other prompt stored with these settings while a fault was planted, oldest first."""
-        tables = [table for (_, settings), table in self._stored if settings == load.settings]
-        return [table for table in tables if table.get(0) != load.keys[0]]
+    def _known(self, load: Load) -> list[dict[int, str]]:
+        """Chunk number -> key, per prompt stored with these settings while a fault was planted, oldest first."""
+        return [table for (_, settings), table in self._stored if settings == load.settings]
 
     def save_layer(self, name: str) -> None:
         """Copies this layer of the chunks that this step completes from the paged cache to the pool."""
@@ -208,6 +210,9 @@ class WorkerSide:
     def _kv(self, store: Store, layer: int) -> torch.Tensor:
         """[2, chunk, H, D] as it stands in the paged cache."""
         layers, slots = [self._layers[layer]], self._block_slots(store.blocks)
+        if store.settings.fault:
+            scene = self._scene(store.settings)
+            slots = faults.get(store.settings.fault).gathered(slots, store.begun, store.generated, scene)
         return self._index.gather(layers, slots, new_staging(layers, slots.numel()))[0]
 
     def _object(self, store: Store, layer: int) -> torch.Tensor:
@@ -249,7 +254,10 @@ class WorkerSide:
         names = keys.object_names(group, store.settings.storage_format, len(self._layers))
         self._count({"stores_begun": 1}, store.settings)
         objects, evicted = list(zip(names, list(staged) if layerwise else [staged], strict=True)), []
-        why = self._pool.put(group, store.tag, objects, evicted=evicted)
+        early = faults.get(store.settings.fault).announces_early
+        if early:
+            self._scene(store.settings).fired()
+        why = self._pool.put(group, store.tag, objects, evicted=evicted, pause=self._take_time, early=early)
         if store.settings.fault:
             one = faults.Put(group, store.tag, objects, why, evicted, store.chunk == 0)
             why = faults.get(store.settings.fault).after_put(
@@ -261,6 +269,10 @@ class WorkerSide:
             self._count({"store_failures": 1, why: 1}, store.settings)
         else:
             self._count({"stored_chunks": 1, "stored_bytes": staged.nbytes}, store.settings)
+
+    def _take_time(self) -> None:
+        if self._storer and self._config.slow_s:
+            self._closing.wait(self._config.slow_s)
 
     def _end(self, job: Job) -> None:
         """Counts and journals a load that has ended, once, and marks its blocks if it failed."""
@@ -294,14 +306,18 @@ class WorkerSide:
     def finished(self, finished_requests: set[str]) -> tuple[set[str], set[str]]:
         """(sent, received). A request that ended keeps its blocks until its overlapped load has: then it is "sent"."""
         sent, received = set(), set()
+        self._met_stores(finished_requests)
         for request, job in list(self._jobs.items()):
             if request in finished_requests:
                 job.orphaned = True
                 job.awaited.set()
+            forgotten = job.orphaned and not job.fault.outlives_request
+            if forgotten and not job.finished:
+                job.scene.fired()
             if job.orphaned and job.overlap:
-                if job.finished:
+                if job.finished or forgotten:
                     sent.add(request)
-            elif not job.reported and job.released:
+            elif not job.reported and (job.released or forgotten):
                 job.reported = True
                 received.add(request)
             gone = request in sent or (job.reported and not job.overlap)
@@ -311,11 +327,17 @@ class WorkerSide:
                 del self._jobs[request]
         return sent, received
 
+    def _met_stores(self, finished_requests: set[str]) -> None:
+        met = [request for request in finished_requests if self._storer and self._storer.busy_for(request)]
+        if met:
+            self._pool.evidence.count({"stores_after_end": len(met)})
+
     def invalid_blocks(self) -> set[int]:
         invalid, self._invalid = self._invalid, set()
         return invalid
 
     def close(self) -> None:
+        self._closing.set()
         self._loader.close()
         if self._storer:
             self._storer.close()

@@ -123,6 +123,9 @@ def schedule(view: CellView, sent: Sent, prompt: int) -> tuple[object, ...] | No
         return None
     if not sent.alone:
         return ("at once", tokens) if tokens and (sent.side.effective or {}).get("batch_invariant") is True else None
+    answer = view.program.answered(prompt)
+    if answer is not None and tokens > answer:  # computed token by token, which prefill steps don't repeat
+        return ("generated", tokens)
     step = prefill_step(view, sent.side)
     return ("aligned",) if tokens == 0 or (step and tokens % step == 0) else ("split", tokens)
 

@@ -69,7 +69,7 @@ class LiveEngine:
         self._place = {"engine": self.name, **place}
         try:
             with ExitStack() as windows:
-                windows.enter_context(self.metrics.arm(**place, requests=len(send.texts)))
+                windows.enter_context(self.metrics.arm(**place, requests=0 if send.goes else len(send.texts)))
                 if self.site.connector:
                     windows.enter_context(self.evidence.arm(**place))
                 windows.enter_context(self.digests.arm(**place, plant=self._plant(cell, send)))
@@ -90,7 +90,7 @@ class LiveEngine:
         salt = ".".join(filter(None, (self.salt, scene.cell or self.site.name, send.salt)))
         how = arms.Sending(
             engine=self.name, cell=scene.cell, arm=send.name, at_once=send.at_once, salt=salt, gone_s=send.gone_s,
-            spread_s=send.spread_s,
+            gone_tokens=send.gone_tokens, spread_s=send.spread_s,
             params=self._params(cell) if cell and self.site.connector else None,
             forgives=lambda error: forgiving and self._forgives(error),
             limit_s=self.settings.request_limit_s, max_tokens=send.answer or self.settings.max_tokens,
@@ -100,6 +100,8 @@ class LiveEngine:
             hits=scene.program.hits(send), record=self.record,
         )  # fmt: skip
         self.prompts.answered(key, scene.cell, send, answers)
+        if send.goes:
+            self.metrics.at_work()  # that its client left is known to the engine some moments later
 
     def _tell(self, scene: Scene[KeyPlan], send: Send) -> None:
         """What the player itself sees of that which is to happen."""

@@ -74,6 +74,7 @@ class Story(Generic[P]):
                 ok = self._user(store).empty()
                 self._record("store.empty", cell=self.scene.cell, store=store, ok=ok)
             case Send():
+                self._over.wait(step.after_s)
                 with self._looking(step, forgiving=bool(self._broken)):
                     self._act(step, forgiving=bool(self._broken))
             case Together(steps):

@@ -26,10 +26,10 @@ _WARM_TOKENS = 4
 @dataclass(frozen=True, kw_only=True)
 class Sending:
     """How one Send goes out. ``cell`` None: it belongs to every cell of the engine key. ``params``: the cell's
-    kv_transfer_params. ``salt``: equal for what may share KV. ``limit_s``: for one request. ``gone_s``: the client goes
-    away after so many seconds, None: it waits for its answers. ``spread_s``: those at once go out within so many
-    seconds, at moments that the Send's name decides. ``forgives``: a request that fails so ends
-    nothing, since something was broken on purpose."""
+    kv_transfer_params. ``salt``: equal for what may share KV. ``limit_s``: for one request. ``gone_s``,
+    ``gone_tokens``: the client goes away after so many seconds or tokens, None: it waits for its answers. ``spread_s``:
+    those at once go out within so many seconds, at moments that the Send's name decides. ``forgives``: a request that
+    fails so ends nothing, since something was broken on purpose."""
 
     engine: str
     cell: str | None
@@ -41,7 +41,12 @@ class Sending:
     max_tokens: int = 8
     gone_s: float | None = None
     spread_s: float = 0.0
+    gone_tokens: int | None = None
     forgives: Callable[[EngineError], bool] = lambda error: False
+
+    @property
+    def goes(self) -> bool:
+        return self.gone_s is not None or self.gone_tokens is not None
 
     @property
     def place(self) -> dict[str, object]:
@@ -74,9 +79,10 @@ def run_arm(
                 cache_salt=how.salt,
                 kv_transfer_params=dict(how.params) if how.params is not None else None,
                 limit_s=how.limit_s if how.gone_s is None else how.gone_s,
+                most_tokens=how.gone_tokens,
             )
         except EngineError as error:
-            gone = how.gone_s is not None and isinstance(error, EngineTimeout)
+            gone = how.goes and isinstance(error, EngineTimeout)
             left.extend([request] if gone else [])
             told = GONE if gone else type(error).__name__
             status = getattr(error, "status", None)
@@ -93,7 +99,7 @@ def run_arm(
     record("arm.begin", **how.place)
     jobs = list(zip(prompts, hits, strict=True))
     answers = [send(*job) for job in jobs] if how.at_once == 1 else _at_once(send, jobs, how)
-    if how.gone_s is not None:
+    if how.goes:
         record("step.seen", **how.place, what="gone", count=len(left))
     record("arm.end", **how.place)
     return answers

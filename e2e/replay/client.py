@@ -62,9 +62,11 @@ class EngineClient:
         cache_salt: str | None = None,
         kv_transfer_params: dict[str, object] | None = None,
         limit_s: float | None = None,
+        most_tokens: int | None = None,
     ) -> Completion:
         """Greedy answer of exactly ``max_tokens`` tokens to a prompt given as token ids. ``logprobs``: top entries per
-        token, None for none. ``limit_s``: for the whole answer."""
+        token, None for none. ``limit_s``: for the whole answer. ``most_tokens``: when so many have come the connection
+        is closed, and EngineTimeout raised."""
         limit_s = self.timeout_s if limit_s is None else limit_s
         body: dict[str, object] = {
             "prompt": list(token_ids),
@@ -90,6 +92,8 @@ class EngineClient:
                 if now_ns - sent_ns > limit_s * 1e9:
                     raise self._late(what, limit_s)
                 reader.take(payload, now_ns=now_ns)
+                if most_tokens is not None and len(reader.token_ids) >= most_tokens:
+                    raise EngineTimeout(f"{what.capitalize()} was left after {most_tokens} tokens.")
             return reader.finish(sent_ns=sent_ns, done_ns=time.monotonic_ns())
 
     def tokenize(self, text: str) -> list[int]:

@@ -54,6 +54,10 @@ class Partial:
             hits = tuple(cell.hit(cell.length(KNOWN[text])) for text in among)
             return send(name, CONNECTOR, among, Served(True, hits), Loaded(mine))
 
+        # what was computed behind a hit was stored, too
+        stored = (cell.hit(cell.length(3)), cell.hit(whole))
+        regrown = send("regrown", CONNECTOR, (EXTENSION, SPLICED), Served(True, stored), Loaded(mine))
+
         def apart(*steps: Step) -> tuple[Step, ...]:
             return Forget(CONNECTOR.name), Scribble(CONNECTOR.name), *steps
 
@@ -74,6 +78,7 @@ class Partial:
                 *apart(external("suffix", SUFFIX, SPLICED)),
                 *apart(external("extension", EXTENSION)),
                 *apart(external("rollback", ROLLBACK), send("mixed", CONNECTOR, (WHOLE,), mixed, *split, Loaded(mine))),
+                *apart(regrown),
             ),
             self.name,
         )

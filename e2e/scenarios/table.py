@@ -7,9 +7,11 @@ from typing import Protocol
 
 from e2e.base.connector import Abilities
 from e2e.base.program import Program
+from e2e.scenarios.abort import Abort
 from e2e.scenarios.arms import Arms
 from e2e.scenarios.cross import Cross
 from e2e.scenarios.crowd import Crowd
+from e2e.scenarios.long_prompt import LongPrompt
 from e2e.scenarios.partial import Partial
 from e2e.scenarios.preemption import Preemption
 from e2e.scenarios.replay import Replay
@@ -17,6 +19,8 @@ from e2e.scenarios.restart import Restart
 from e2e.scenarios.room import Eviction, Full
 from e2e.scenarios.second import Second
 from e2e.scenarios.sized import Sized
+from e2e.scenarios.turns import Turns
+from e2e.scenarios.zero_delay import ZeroDelay
 
 
 class Scenario(Protocol):
@@ -35,6 +39,10 @@ SCENARIOS: Mapping[str, Scenario] = {
         Replay(),
         Arms(),
         Partial(),
+        Turns(),
+        LongPrompt(),
+        ZeroDelay(),
+        Abort(),
         Crowd(),
         Preemption(),
         Restart(),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from e2e.inside.faults.addressing import (
+    AnswerOneLate,
     AxesSwappedIndex,
     LayerNeverLoaded,
     OneSlotOff,
     PhysicalViewOmitted,
+    StepSlotsStored,
+    StoredFromHit,
     TailDropped,
     TokenFirstView,
     WriteIntoCopy,
@@ -24,9 +27,16 @@ from e2e.inside.faults.content import (
 )
 from e2e.inside.faults.crowded import FormerBlocks, LoadsExchanged
 from e2e.inside.faults.elsewhere import HeadsPermutedBothWays, LayoutNotInKey, RegionNotKept
-from e2e.inside.faults.identity import EqualLengthPrompt, OneChunkOff, StaleObject
+from e2e.inside.faults.identity import EqualLengthPrompt, LongerPromptTail, OneChunkOff, StaleObject, Unchained
 from e2e.inside.faults.room import RefusedAnnounced, SlotReused
-from e2e.inside.faults.timing import FailedLoadSwallowed, OverlapNotWaited, StoreBeforeForward, StoreWritesCache
+from e2e.inside.faults.timing import (
+    AnnouncedEarly,
+    FailedLoadSwallowed,
+    FreedWhileLoading,
+    OverlapNotWaited,
+    StoreBeforeForward,
+    StoreWritesCache,
+)
 
 __all__ = ["NAMES", "NONE", "Fault", "Placing", "Put", "Scene", "get"]
 
@@ -38,8 +48,9 @@ _TABLE: dict[str, Fault] = {
         LayerNeverLoaded(), KvSwapped(), NeighbourLayer(), LayerOrderShifted(), HeadsPermuted(), BitFlip(),
         ReadAsFp16(), ScaleLost(), ZeroLayer(), OneChunkOff(), StaleObject(), EqualLengthPrompt(), OverlapNotWaited(),
         StoreBeforeForward(), FailedLoadSwallowed(), StoreWritesCache(), LoadsExchanged(), FormerBlocks(),
-        RegionNotKept(), LayoutNotInKey(),
-        HeadsPermutedBothWays(),
+        RegionNotKept(), LayoutNotInKey(), HeadsPermutedBothWays(),
+        LongerPromptTail(), Unchained(), AnnouncedEarly(), FreedWhileLoading(), StepSlotsStored(), AnswerOneLate(),
+        StoredFromHit(),
         SlotReused(), RefusedAnnounced(),
     )
 }  # fmt: skip

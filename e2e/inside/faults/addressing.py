@@ -140,3 +140,40 @@ class LayerNeverLoaded(Fault):
         at = scene.middle - one.group.start
         parts = [(one.staged[part], one.layers[part]) for part in (slice(at), slice(at + 1, None))]
         return sum(replace(one, staged=rows, layers=into).scatter() for rows, into in parts if into)
+
+
+class StepSlotsStored(Fault):
+    """A chunk that several steps computed is read from where the last of them began: class A, slots of a step taken for
+    those of a chunk (Maru of July 2026)."""
+
+    name = "step_slots_stored"
+
+    def gathered(self, slots: torch.Tensor, begun: int, generated: int, scene: Scene) -> torch.Tensor:
+        if not begun or generated:
+            return slots
+        scene.fired()
+        return slots.roll(-begun)
+
+
+class AnswerOneLate(Fault):
+    """KV of generated tokens is stored one position late: class A, the token that goes in taken for the one that
+    comes out. Seen by the next turn alone."""
+
+    name = "answer_one_late"
+
+    def gathered(self, slots: torch.Tensor, begun: int, generated: int, scene: Scene) -> torch.Tensor:
+        if not generated:
+            return slots
+        scene.fired()
+        late = torch.cat((slots[:1], slots[:-1]))
+        return torch.cat((slots[: len(slots) - generated], late[len(slots) - generated :]))
+
+
+class StoredFromHit(Fault):
+    """What a request computes behind a hit is stored from the blocks at its beginning: class A, chunks counted from
+    what was computed, not from the prompt's start."""
+
+    name = "stored_from_hit"
+
+    def stored_from(self, chunk: int, loaded: int) -> int:
+        return chunk - loaded

@@ -75,16 +75,34 @@ class Fault:
     waits = True
     #: are chunks stored when the step begins
     stores_early = False
+    #: is what is stored announced before it is written, and taken unverified
+    announces_early = False
+    #: do a request's blocks stay until its load has ended, though the request has
+    outlives_request = True
 
-    def keys(self, keys: list[str], others: Sequence[Mapping[int, str]], scene: Scene) -> list[str]:
-        """Chunk keys of a load -> those that are read. ``others``: chunk number -> key of other prompts stored with
-        the same settings, oldest first."""
+    def named(self, key: str, own: bytes) -> str:
+        """A chunk's key -> what it is called. ``own``: its namespace and its own tokens alone."""
+        return key
+
+    def stored_from(self, chunk: int, loaded: int) -> int:
+        """Number of the chunk that is stored -> that from whose blocks it is read. ``loaded``: chunks of its request
+        that came out of the pool."""
+        return chunk
+
+    def keys(self, keys: list[str], stored: Sequence[Mapping[int, str]], scene: Scene) -> list[str]:
+        """Chunk keys of a load -> those that are read. ``stored``: chunk number -> key, per prompt stored with the same
+        settings, oldest first."""
         return keys
 
     def into(self, tables: list[list[int]], former: Sequence[list[int] | None], scene: Scene) -> list[list[int]]:
         """Block tables of the loads that one step begins -> those that they are placed by. ``former``: of each the one
         of the load before of the same request, None for its first."""
         return tables
+
+    def gathered(self, slots: torch.Tensor, begun: int, generated: int, scene: Scene) -> torch.Tensor:
+        """Slots of a chunk that is stored -> those that are read. ``begun``: tokens of it that were there before this
+        step; ``generated``: tokens at its end that are of the answer."""
+        return slots
 
     def vanished(self, chunk: int, chunks: int, scene: Scene) -> bool:
         """Is this chunk of the load found to be gone, and the failure kept quiet?"""

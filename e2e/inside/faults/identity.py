@@ -12,7 +12,7 @@ class OneChunkOff(Fault):
 
     name = "one_chunk_off"
 
-    def keys(self, keys: list[str], others: Sequence[Mapping[int, str]], scene: Scene) -> list[str]:
+    def keys(self, keys: list[str], stored: Sequence[Mapping[int, str]], scene: Scene) -> list[str]:
         if len(keys) < 2:
             return keys
         scene.fired()
@@ -25,8 +25,8 @@ class StaleObject(Fault):
 
     name = "stale_object"
 
-    def keys(self, keys: list[str], others: Sequence[Mapping[int, str]], scene: Scene) -> list[str]:
-        other = next((table[0] for table in reversed(others) if 0 in table), None)
+    def keys(self, keys: list[str], stored: Sequence[Mapping[int, str]], scene: Scene) -> list[str]:
+        other = next((table[0] for table in reversed(_others(keys, stored)) if 0 in table), None)
         if other is None or not keys:
             return keys
         scene.fired()
@@ -39,8 +39,41 @@ class EqualLengthPrompt(Fault):
 
     name = "equal_length_prompt"
 
-    def keys(self, keys: list[str], others: Sequence[Mapping[int, str]], scene: Scene) -> list[str]:
+    def keys(self, keys: list[str], stored: Sequence[Mapping[int, str]], scene: Scene) -> list[str]:
+        others = _others(keys, stored)
         found = [next((t[i] for t in reversed(others) if i in t), key) for i, key in enumerate(keys)]
         if found != keys:
             scene.fired()
         return found
+
+
+class LongerPromptTail(Fault):
+    """A prompt is found by its first chunk alone, and gets the end of the longest one that has it: class D, the tail of
+    a longer prompt served to a shorter one."""
+
+    name = "longer_prompt_tail"
+
+    def keys(self, keys: list[str], stored: Sequence[Mapping[int, str]], scene: Scene) -> list[str]:
+        longest = max((table for table in stored if table.get(0) == keys[0]), key=len, default={})
+        tail = [longest[chunk] for chunk in sorted(longest)][-len(keys) :]
+        if len(tail) < len(keys) or tail == keys:
+            return keys
+        scene.fired()
+        return tail
+
+
+class Unchained(Fault):
+    """A chunk's key is a hash of its own tokens only: class D, the KV of the same words behind another beginning."""
+
+    name = "unchained"
+
+    def __init__(self) -> None:
+        self._first: dict[bytes, str] = {}
+
+    def named(self, key: str, own: bytes) -> str:
+        return self._first.setdefault(own, key)
+
+
+def _others(keys: list[str], stored: Sequence[Mapping[int, str]]) -> list[Mapping[int, str]]:
+    """Prompts that begin otherwise."""
+    return [table for table in stored if table.get(0) != keys[0]]

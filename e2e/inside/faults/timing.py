@@ -48,3 +48,19 @@ class StoreWritesCache(Fault):
             scene.fired()
             # one bit below the sign: exponents change, and nothing becomes infinite
             words(layer.logical)[blocks[0], 0] ^= 1 << (8 * layer.dtype.itemsize - 6)
+
+
+class AnnouncedEarly(Fault):
+    """A chunk can be found before its bytes are there, and nobody looks at its checksum: class B. Harmless as long as a
+    store has ended before anybody looks."""
+
+    name = "announced_early"
+    announces_early = True
+
+
+class FreedWhileLoading(Fault):
+    """A load whose request has ended is reported done at once, and writes on into blocks that are others' by then:
+    class B."""
+
+    name = "freed_while_loading"
+    outlives_request = False

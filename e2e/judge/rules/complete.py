@@ -102,5 +102,5 @@ def _gaps(sent: Sent) -> dict[str, object]:
         "request indeterminate": sorted(set(arm.indeterminate)),
         "request not sent": [prompt for prompt in texts if prompt not in ended],
         "prompt not planned": sorted(prompt for prompt in arm.answers if prompt not in texts),
-        "answer": [] if sent.send.gone_s is not None or sent.beside.forgiven else sorted(set(arm.gone)),
+        "answer": [] if sent.send.goes or sent.beside.forgiven else sorted(set(arm.gone)),
     }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from math import ceil
 
 from e2e.base.program import Happened
 from e2e.base.verdict import Finding, Reason
+from e2e.judge import compare
 from e2e.judge.view import CellView, Sent
 
 RULE = "happened"
@@ -47,11 +49,24 @@ def _reads_in_one_step(view: CellView, sent: Sent) -> int:
     return max(reads.values(), default=0)
 
 
+def _prefill_steps(view: CellView, sent: Sent) -> int:
+    """Steps that the prompts can't have done without, by what the engine says of their size; only where they came one
+    at a time."""
+    step = (sent.side.effective or {}).get("max_num_batched_tokens")
+    if step is None or not sent.alone:
+        return 0
+    served = {prompt: compare.served(view, sent, prompt) for prompt in sent.arm.answers}
+    lengths = {prompt: hit.tokens for prompt, hit in sent.arm.expected.items()}
+    known = [lengths[prompt] - tokens for prompt, tokens in served.items() if tokens is not None and prompt in lengths]
+    return sum(ceil(computed / int(step)) for computed in known)
+
+
 #: What nobody counts, seen in what was recorded of a Send.
 SEEN: Mapping[str, Callable[[CellView, Sent], int]] = {
     "answered": lambda view, sent: len(sent.arm.answers),
     "local": lambda view, sent: sent.arm.local or 0,
     "external": lambda view, sent: sent.arm.external or 0,
+    "prefill_steps": _prefill_steps,
     "resumed_loads": _resumed_loads,
     "reads_in_one_step": _reads_in_one_step,
 }

@@ -115,6 +115,10 @@ CELLS = [
 ]
 
 
+#: What does wrong everywhere, and harm in some stories.
+HARMLESS_HERE = {"announced_early"}
+
+
 def applies(name: str, layout: str, settings: RequestSettings) -> bool:
     overlap = "on" if settings.overlap else "off"
     cell = Cell({"layout": layout, "overlap": overlap, "placement": settings.placement})
@@ -139,7 +143,7 @@ def test_a_fault_fires_exactly_where_the_catalogue_says_and_then_spoils(rig, nam
     one.compute("b", COLD_B, 2)
     first_answer_spoiled = not torch.equal(one.kv(COLD), truth)
     read = one.load("a", WARM)
-    assert (one.fired > 0) is applies(name, layout, settings)
+    assert (one.fired > 0) is (applies(name, layout, settings) or name in HARMLESS_HERE)
     spoiled = not torch.equal(read, truth) or first_answer_spoiled
     assert spoiled is applies(name, layout, settings)
     assert first_answer_spoiled is (name == "store_writes_cache")

@@ -36,6 +36,12 @@ def _caches(layout: str, seed: int) -> dict[str, PagedLayer]:
     return layers
 
 
+class Request(SimpleNamespace):
+    @property
+    def all_token_ids(self):
+        return [*self.prompt_token_ids, *self.output]
+
+
 class Engine:
     """Stands in for vLLM's step loop: block tables, steps and the order of the hooks, nothing else."""
 
@@ -57,8 +63,8 @@ class Engine:
         self.worker = WorkerSide(config, self.pool, self.layers, block_size=BLOCK, rank=0)
 
     def request(self, name: str, tokens: int = 100, *, salt: str = "s", first: int = 1, **params):
-        return SimpleNamespace(
-            request_id=name, prompt_token_ids=list(range(first, first + tokens)), num_prompt_tokens=tokens,
+        return Request(
+            request_id=name, prompt_token_ids=list(range(first, first + tokens)), num_prompt_tokens=tokens, output=[],
             cache_salt=salt, kv_transfer_params=params or None, lora_request=None, mm_features=[],
         )  # fmt: skip
 

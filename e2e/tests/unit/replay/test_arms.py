@@ -91,6 +91,7 @@ def test_each_request_is_expected_then_sent_then_done():
     assert len({event["request"] for event in journal.of("request.sent")}) == 4
     assert client.calls[0][1] == {
         "max_tokens": 8, "cache_salt": "s", "kv_transfer_params": {"placement": "kernel"}, "limit_s": 120.0,
+        "most_tokens": None,
     }  # fmt: skip
 
 
