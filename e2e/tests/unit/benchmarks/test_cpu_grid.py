@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from e2e.base.event import Event
-from e2e.tests.benchmarks.cpu_grid import figures
+from e2e.tests.benchmarks.cpu_grid import beside_arms, figures
 
 S = 10**9
 
@@ -30,3 +30,13 @@ def test_own_time_is_what_starts_and_answers_leave():
 def test_without_a_second_fork_no_median_is_told():
     events = [*start("a", 0, 2.0, "fork"), *start("b", 3 * S, 2.0, "stock"), Event("run.end", {"attempt": 1}, 6 * S)]
     assert [what for what, _, _ in figures(events)] == ["the whole run", "the rig's own time"]
+
+
+def cell(begin: int, end: int, whole: int) -> list[Event]:
+    about = {"cell": "c", "engine": "a", "attempt": 1}
+    events = [Event("cell.begin", about, begin * S), Event("cell.end", about, end * S)]
+    return [Event("note", {"text": ""}, 0), *events, Event("run.end", {"attempt": 1}, whole * S)]
+
+
+def test_the_rerun_is_held_against_its_four_arms():
+    assert beside_arms(cell(4, 8, 10), cell(4, 9, 12)) == (1.2, 1.25)
