@@ -24,6 +24,7 @@ from e2e.play.player import Player
 from e2e.play.prompting import Prompts
 from e2e.recording.journal import Journal
 from e2e.report.progress import Progress
+from e2e.scenarios.packs import PACKS, untold
 from e2e.settings.settings import Settings
 from e2e.settings.world import commit, program, secrets, state_dir
 from e2e.stack.ledger import Ledger
@@ -95,11 +96,16 @@ def begin(
     if grid.collapsed:
         text = f"Connector {adapter.name} has no axis {', '.join(grid.collapsed)}: one cell for all."
         player.record("note", text=text)
+    for name in settings.scenarios:
+        if name in PACKS and (text := PACKS[name].leaves_out):
+            player.say(text)
+            player.record("note", text=text)
+    left = untold(program.scenario for planned in plans for program in planned.programs.values())
     for planned in plans:
         for why in planned.lengths.why:
             player.record("note", text=f"{planned.key}: {why}")
         for cell in planned.cells:
-            player.record("plan.cell", **planned.event(cell, attempt=player.attempt))
+            player.record("plan.cell", **planned.event(cell, attempt=player.attempt, untold=left))
 
 
 def _versions() -> dict[str, str]:

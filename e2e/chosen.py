@@ -35,7 +35,7 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
     grid = expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=fixed).require_cells()
     if settings.told:
         known(settings.told)
-    grid = tellable(in_scenarios(grid, settings.stories), adapter).require_cells()
+    grid = tellable(in_scenarios(grid, settings.stories, settings.stories), adapter).require_cells()
     if settings.connector not in ADAPTERS and starts:
         config = adapter.config(grid.cells[0], pool_dir="", block_size=16)
         check_class(config, python=python, environ=engine_environment(python))

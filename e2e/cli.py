@@ -174,6 +174,7 @@ def cells(*, flags: Annotated[RunFlags | None, FLAT] = None, call: Ours) -> int:
     found = in_scenarios(
         expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed),
         settings.stories,
+        settings.stories,
     )
     if not found.cells:
         raise SettingsError(

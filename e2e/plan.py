@@ -128,8 +128,9 @@ class KeyPlan:
             spots.append({"fault_class": "first answer", "why": why})
         return spots
 
-    def event(self, cell: Cell, *, attempt: int) -> dict[str, object]:
-        """``plan.cell``, see base/event.py: all that the judge has to know of a cell beforehand."""
+    def event(self, cell: Cell, *, attempt: int, untold: Sequence[str] = ()) -> dict[str, object]:
+        """``plan.cell``, see base/event.py: all that the judge has to know of a cell beforehand. ``untold``: scenarios
+        that its run does not play."""
         expect = {axis: cell.settings[axis] for axis in CHECKABLE if axis in cell.settings}
         attention = self.settings.attention
         if attention and not self.settings.attach:
@@ -145,7 +146,7 @@ class KeyPlan:
             "baseline": not self.settings.attach,
             "digests": self.settings.digests, "fault": cell.get("fault"), "scenario": program.scenario,
             "program": plainly(program), "program_digest": program.digest,
-            "lossy": self.adapter.abilities.lossy, **policy,
+            "lossy": self.adapter.abilities.lossy, "untold": list(untold), **policy,
         }  # fmt: skip
 
     @property

@@ -74,7 +74,8 @@ class PlanCell:
     expected. ``fault``: name of the planted one. ``load_failure_policy``: vLLM's kv_load_failure_policy of the
     connector's engine, "fail" or "recompute". ``lossy``: the adapter says that the connector stores with loss.
     ``program``: what the cell does and must show, see ``program.py``, and its ``program_digest``; recordings from
-    before there were programs have none, but say with ``deterministic`` that they sent one request at a time."""
+    before there were programs have none, but say with ``deterministic`` that they sent one request at a time.
+    ``untold``: scenarios that the run does not play; None where nobody knew of any."""
 
     cell: str
     attempt: int
@@ -95,6 +96,7 @@ class PlanCell:
     scenario: str = "replay"
     program: Table | None = None
     program_digest: str | None = None
+    untold: list[str] | None = None
     deterministic: bool | None = None
 
 

@@ -57,6 +57,7 @@ class Reason(Enum):
     LOAD_FAILED = ("inconclusive", "the connector reported a failed load")
     LOSSY_BY_DECLARATION = ("inconclusive", "the connector stores with loss, as its adapter says")
     BLIND_CELL = ("inconclusive", "the cell can't see a class of fault that it should see (--strict)")
+    NOT_TRIED = ("inconclusive", "the run left scenarios out (--strict)")
     SCENARIO_DID_NOT_HAPPEN = ("inconclusive", "what the scenario is to provoke did not happen")
     FAULT_NOT_FIRED = ("inconclusive", "the planted fault did not fire")
     DIGEST_MISSING = ("inconclusive", "digests were asked for, but some are missing")

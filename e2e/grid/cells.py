@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from e2e.base.cell import AXES as ORDER
 from e2e.base.cell import Cell, derived_load
@@ -106,14 +107,22 @@ def by_engine(cells: Iterable[Cell], adapter: Adapter) -> dict[str, tuple[Cell, 
     return groups
 
 
-def in_scenarios(grid: Grid, scenarios: Sequence[str]) -> Grid:
-    """Its cells once for each story. The rerun is what a cell does that names none."""
+def in_scenarios(grid: Grid, scenarios: Iterable[str], most: Mapping[str, int | None] = MappingProxyType({})) -> Grid:
+    """Its cells once for each story; of one that ``most`` names no more than so many. The rerun is what a cell does
+    that names none."""
 
     def of(name: str) -> tuple[Cell, ...]:
         told = {} if name == RERUN else {"scenario": name}
-        return tuple(replace(cell, settings={**cell.settings, **told}) for cell in grid.cells)
+        return tuple(replace(cell, settings={**cell.settings, **told}) for cell in spread(grid.cells, most.get(name)))
 
     return replace(grid, cells=tuple(cell for name in dict.fromkeys(scenarios) for cell in of(name)))
+
+
+def spread(cells: Sequence[Cell], most: int | None) -> Sequence[Cell]:
+    """So many of them, evenly from the first to the last, which is in any case."""
+    if most is None or most >= len(cells):
+        return cells
+    return [cells[len(cells) - 1 - i * (len(cells) - 1) // max(most - 1, 1)] for i in reversed(range(most))]
 
 
 def _refuse_foreign(selection: Selection, adapter: Adapter) -> None:

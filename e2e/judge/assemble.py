@@ -43,6 +43,7 @@ def plan(data: Data, program_: Program) -> Plan:
         fault=None if data["fault"] is None else str(data["fault"]),
         load_failure_policy=None if (policy := data.get("load_failure_policy")) is None else str(policy),
         lossy=bool(data.get("lossy")),
+        untold=tuple(map(str, data.get("untold") or ())),
     )
 
 

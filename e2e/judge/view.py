@@ -29,6 +29,7 @@ class Plan:
     fault: str | None
     load_failure_policy: str | None
     lossy: bool
+    untold: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ def show(facts: RunFacts, judgement: Judgement, *, on: Console, directory: Path)
         shown += _cause(cause)
     if facts.invalid:
         shown.append(Heading(f"{len(facts.invalid)} combinations left out, see report.md", style=""))
+    if facts.untold:
+        shown.append(Paragraph(f"not tried: {', '.join(facts.untold)}; play them by --scenario", style="dim"))
     shown.append(Heading(title(facts, judgement), style=COLOURS[judgement.verdict]))
     if facts.ended:
         shown.append(Paragraph(sentence_of_floor(facts.run["floor"]), style="dim"))

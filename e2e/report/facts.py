@@ -30,7 +30,8 @@ class EngineLog:
 @dataclass(frozen=True)
 class RunFacts:
     """``run`` and ``engines`` as they stand in report.json; times in seconds. ``times``: (cell, attempt) -> when it
-    ran. ``logs``: name of an engine start -> its log."""
+    ran. ``logs``: name of an engine start -> its log. ``untold``: scenarios that no cell played; None where the
+    recording knows of none."""
 
     run: Mapping[str, object]
     engines: Sequence[Mapping[str, object]]
@@ -38,6 +39,7 @@ class RunFacts:
     notes: Sequence[str]
     times: Mapping[tuple[str, object], CellTime] = field(default_factory=dict)
     logs: Mapping[str, EngineLog] = field(default_factory=dict)
+    untold: Sequence[str] | None = None
 
     @property
     def ended(self) -> bool:
@@ -53,7 +55,7 @@ class RunFacts:
 def facts(events: Sequence[Event]) -> RunFacts:
     return RunFacts(
         run=_run(events), engines=_engines(events), invalid=_invalid(events), notes=_notes(events),
-        times=_times(events), logs=_logs(events),
+        times=_times(events), logs=_logs(events), untold=_untold(events),
     )  # fmt: skip
 
 
@@ -157,6 +159,13 @@ def _logs(events: Sequence[Event]) -> dict[str, EngineLog]:
 def _invalid(events: Sequence[Event]) -> list[dict[str, object]]:
     found = [{"settings": e["settings"], "why": str(e["why"])} for e in events if e.kind == "plan.invalid"]
     return [entry for i, entry in enumerate(found) if entry not in found[:i]]
+
+
+def _untold(events: Sequence[Event]) -> list[str] | None:
+    """What is left out in each cell."""
+    said = [event.data.get("untold") for event in events if event.kind == "plan.cell"]
+    known = [list(map(str, names)) for names in said if isinstance(names, list)]
+    return [name for name in known[-1] if all(name in names for names in known)] if known else None
 
 
 def _notes(events: Sequence[Event]) -> list[str]:

@@ -89,11 +89,16 @@ class _Summary(msgspec.Struct):
     passed: int = msgspec.field(name="pass")
 
 
+class _NotTried(msgspec.Struct):
+    scenario: str
+
+
 class _Report(msgspec.Struct):
     run: _Run
     cells: list[_Cell]
     engines: list[_Engine]
     summary: _Summary
+    not_tried: list[_NotTried] | None = None
 
 
 class _Versioned(msgspec.Struct):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import junitparser
@@ -66,6 +66,8 @@ def summary(
         headings = ("cell", "verdict", "hits", "TTFT cold", "external", "speed-up")
         rows = [_row(cell) for cell in report["cells"]]
         blocks.append(Table(headings, rows, left=2, optional=("TTFT cold", "hits", "external")))
+    if left := _not_tried(reports.values()):
+        blocks.append(Paragraph(f"Not tried by any of them: {', '.join(left)}; SCENARIOS names what is played."))
     against = f"the last good night, {earlier[0].name}" if earlier else "no earlier good night"
     blocks.append(Heading(f"Compared with {against}"))
     told = [f"{'worse' if c.worse else 'better'}: {c.kind}: {c.cell}: {c.text}" for c in changes]
@@ -73,6 +75,13 @@ def summary(
     if 0 < len(earlier) < 3:
         blocks.append(Paragraph("Times are compared once there are three good nights to tell their noise."))
     return blocks
+
+
+def _not_tried(reports: Iterable[Mapping]) -> list[str]:
+    """Scenarios that no grid of tonight played, as far as their reports tell."""
+    said = [[entry["scenario"] for entry in report["not_tried"]] for report in reports if report.get("not_tried")]
+    told = [report for report in reports if "not_tried" in report]
+    return [name for name in said[0] if all(name in names for names in said)] if len(said) == len(told) > 0 else []
 
 
 def blindness(night: Night) -> str:

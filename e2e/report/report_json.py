@@ -13,6 +13,7 @@ from e2e.report.facts import RunFacts
 from e2e.report.reproduce import reproduce
 from e2e.report.sentences import sentence
 from e2e.report.shape import SCHEMA_ID
+from e2e.scenarios.packs import provokes
 
 
 def report(facts: RunFacts, judgement: Judgement) -> dict[str, object]:
@@ -25,9 +26,14 @@ def report(facts: RunFacts, judgement: Judgement) -> dict[str, object]:
             "cells": [_cell(cell, facts.run) for cell in judgement.cells],
             "invalid": facts.invalid,
             "notes": facts.notes,
+            **({} if facts.untold is None else {"not_tried": [_untold(name) for name in facts.untold]}),
             "summary": summary(judgement),
         }
     )
+
+
+def _untold(name: str) -> dict[str, str]:
+    return {"scenario": name, "provokes": provokes(name)}
 
 
 def render(facts: RunFacts, judgement: Judgement) -> str:

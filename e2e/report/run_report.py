@@ -15,6 +15,7 @@ from e2e.report.facts import RunFacts
 from e2e.report.identity import identity
 from e2e.report.reproduce import reproduce
 from e2e.report.rows import HEADINGS, OPTIONAL, claim, row, title
+from e2e.scenarios.packs import provokes
 
 
 def document(facts: RunFacts, judgement: Judgement) -> Document:
@@ -47,7 +48,7 @@ def _what_hits_are(cells: Sequence[CellJudgement]) -> str:
     own = any(cell.counters for cell in cells)
     by = "counted by vLLM, counted by the connector" if own else "counted by vLLM (the connector has no counters)"
     return (
-        f"Hits are external tokens over both external arms: predicted, {by}; one number where all agree. "
+        f"Hits are external tokens over all external arms: predicted, {by}; one number where all agree. "
         "TTFT is the client's, summed over the prompts. A speed-up is given for cells that passed only."
     )
 
@@ -122,6 +123,12 @@ def _rest(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
     if blind:
         yield Heading("What these cells can't see")
         yield Items(blind)
+    if facts.untold:
+        yield Heading("Not tried")
+        yield Paragraph(
+            "Scenarios that this run did not play; --scenario NAME plays one, --scenario all plays them all."
+        )
+        yield Items([f"{name}: {provokes(name)}".removesuffix(": ") for name in facts.untold])
     if facts.invalid:
         yield Heading("Left out")
         yield Items([f"{_axes(entry['settings'])}: {entry['why']}" for entry in facts.invalid])

@@ -97,6 +97,13 @@ class Invalid(Closed):
     why: str
 
 
+class NotTried(Closed):
+    """A scenario that the run did not play, and what it provokes; empty where this version does not know it."""
+
+    scenario: str
+    provokes: str
+
+
 class Summary(Closed):
     verdict: Verdict
     exit_code: Literal[0, 1, 3, 4]
@@ -116,6 +123,7 @@ class Report(Closed):
     invalid: list[Invalid]
     notes: list[str]
     summary: Summary
+    not_tried: list[NotTried] | msgspec.UnsetType = msgspec.UNSET
 
 
 def schema() -> dict[str, object]:

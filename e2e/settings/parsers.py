@@ -20,6 +20,7 @@ from e2e.faults.cells import NONE
 from e2e.grid.axes import Value, axis
 from e2e.grid.selection import GRIDS, Product, parse_cell, parse_grid
 from e2e.regular import read_text
+from e2e.scenarios.packs import PACKS
 from e2e.scenarios.table import SCENARIOS
 
 try:
@@ -106,8 +107,9 @@ def faults(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def scenario(given: str) -> str:
-    if given not in SCENARIOS:
-        raise SettingsError(f"scenario {given!r} is unknown; {hint(given, list(SCENARIOS))}")
+    """The name of a story, or of a pack of them."""
+    if given not in SCENARIOS and given not in PACKS:
+        raise SettingsError(f"scenario {given!r} is unknown; {hint(given, [*SCENARIOS, *PACKS])}")
     return given
 
 

@@ -17,6 +17,7 @@ from e2e.connectors.table import ADAPTERS, DEFAULT, SERVER_VARIABLES
 from e2e.grid.axes import Value
 from e2e.grid.cells import RERUN
 from e2e.grid.selection import GRIDS, Selection
+from e2e.scenarios.packs import stories
 from e2e.settings import device as devices
 from e2e.settings import parsers, program_file
 from e2e.settings.flags import ON_OFF, Flags, flag, variable
@@ -67,7 +68,9 @@ class Scenarios(Flags):
     scenarios: Annotated[
         tuple[str, ...],
         parsers.each(parsers.scenario),
-        flag("scenario", "The story of each cell; several add up.", metavar="NAME", default="replay"),
+        flag(
+            "scenario", "Story of each cell, or a pack of them; several add up.", metavar="NAME", default="replay"
+        ),
     ] = (RERUN,)
     program: Annotated[
         dict[str, object] | None,
@@ -246,9 +249,9 @@ class Settings(
         return program_of(self.program) if self.program is not None else None
 
     @property
-    def stories(self) -> tuple[str, ...]:
-        """Names of the scenarios of each cell."""
-        return (self.told.scenario,) if self.told else self.scenarios
+    def stories(self) -> Mapping[str, int | None]:
+        """Scenario -> cells that it is told of, None: all."""
+        return {self.told.scenario: None} if self.told else stories(self.scenarios)
 
     @property
     def recording(self) -> Path:

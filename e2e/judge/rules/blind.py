@@ -1,4 +1,5 @@
-"""With --strict, a cell that can't see a class of fault is no evidence of its absence."""
+"""With --strict, a cell that can't see a class of fault is no evidence of its absence, and a run that left stories
+untold is none either."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ RULE = "blind"
 
 
 def check(view: CellView) -> list[Finding]:
-    return [Finding(RULE, Reason.BLIND_CELL, spot) for spot in spots(view)] if view.strict else []
+    if not view.strict:
+        return []
+    left = [Finding(RULE, Reason.NOT_TRIED, {"scenarios": list(view.plan.untold)})] if view.plan.untold else []
+    return [*(Finding(RULE, Reason.BLIND_CELL, spot) for spot in spots(view)), *left]
 
 
 def spots(view: CellView) -> tuple[Mapping[str, object], ...]:
