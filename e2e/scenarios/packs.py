@@ -69,5 +69,5 @@ def untold(told: Iterable[str]) -> tuple[str, ...]:
 
 
 def provokes(name: str) -> str:
-    """A scenario's own line; empty for one that is not in the table any more."""
-    return (SCENARIOS[name].__doc__ or "").strip().partition("\n")[0] if name in SCENARIOS else ""
+    """A scenario's own words; empty for one that is not in the table any more."""
+    return " ".join((SCENARIOS[name].__doc__ or "").partition("\n\n")[0].split()) if name in SCENARIOS else ""

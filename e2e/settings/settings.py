@@ -68,9 +68,7 @@ class Scenarios(Flags):
     scenarios: Annotated[
         tuple[str, ...],
         parsers.each(parsers.scenario),
-        flag(
-            "scenario", "Story of each cell, or a pack of them; several add up.", metavar="NAME", default="replay"
-        ),
+        flag("scenario", "Story of each cell, or a pack of them; several add up.", metavar="NAME", default="replay"),
     ] = (RERUN,)
     program: Annotated[
         dict[str, object] | None,

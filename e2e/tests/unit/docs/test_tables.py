@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 import pytest
+import scenario_tables
 from pages import ROOT, Page
 
 from e2e.base.errors import (
@@ -27,6 +28,7 @@ from e2e.grid.cells import expand
 from e2e.grid.selection import GRIDS, Selection
 from e2e.inside import config
 from e2e.judge.classify import PATTERNS
+from e2e.scenarios.table import SCENARIOS
 
 DOCS = ROOT / "docs"
 
@@ -78,6 +80,13 @@ def test_faults():
     assert [row for row in rows("faults.md", "fault")] == [
         (f.name, f.kind, f.what, f.stands_for) for f in FAULTS.values()
     ]
+
+
+def test_scenarios():
+    text = scenario_tables.PAGE.read_text(encoding="utf-8")
+    assert text == scenario_tables.written(text), "python e2e/tests/unit/docs/scenario_tables.py"
+    assert [row[0] for row in rows("scenarios.md", "scenario")] == list(SCENARIOS)
+    assert all(row[1] for row in rows("scenarios.md", "scenario")), "a scenario's docstring says what it provokes"
 
 
 def test_reasons():

@@ -212,6 +212,15 @@ def test_blind_cells_count_when_strict():
     assert verdict(recording, strict=True).reason is Reason.BLIND_CELL
 
 
+def test_what_was_not_told_counts_when_strict():
+    recording = Recording(untold=["turns", "eviction"])
+    assert verdict(recording).verdict is Verdict.PASS
+    cell = verdict(recording, strict=True)
+    assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.NOT_TRIED)
+    assert cell.findings[0].evidence == {"scenarios": ["turns", "eviction"]}
+    assert verdict(Recording(untold=[]), strict=True).verdict is Verdict.PASS
+
+
 def test_digests_that_were_asked_for_must_be_there():
     assert verdict(Recording(digests=True)).reason is Reason.DIGEST_MISSING
 

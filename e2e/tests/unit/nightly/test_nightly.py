@@ -26,7 +26,7 @@ def cell(name="NHD-chunkwise", verdict="pass", hits=4608, external=0.5, **more):
     }  # fmt: skip
 
 
-def write(root, name, *, cells=None, steps=STEPS, machine="x86", ended=True):
+def write(root, name, *, cells=None, steps=STEPS, machine="x86", ended=True, untold=None):
     folder = root / name
     cells = [cell()] if cells is None else cells
     grid = folder / "grid-embedded-default"
@@ -36,6 +36,8 @@ def write(root, name, *, cells=None, steps=STEPS, machine="x86", ended=True):
         "run": {"machine": {"processor": machine, "cores": 2}, "attempts": [{"ended": ended}]}, "cells": cells,
         "engines": [{"versions": {"vllm": "0.32.0"}}], "summary": {"pass": passed, "cells": len(cells)},
     }  # fmt: skip
+    if untold is not None:
+        report["not_tried"] = [{"scenario": name, "provokes": "It."} for name in untold]
     (grid / "report.json").write_text(json.dumps(report))
     (grid / "junit.xml").write_text('<testsuites><testsuite name="grid"><testcase name="c"/></testsuite></testsuites>')
     (folder / "steps.tsv").write_text("".join(f"{step}\t{code}\t12\tcmd\n" for step, code in steps))
@@ -74,6 +76,20 @@ def test_worst_step_gates_and_a_missed_fault_is_blindness_not_corruption(tmp_pat
     found, summary = close_night(write(tmp_path, "n", steps=codes(**changes)))
     assert found == code
     assert ("blind" in summary) == (changes.get("selftest", 0) != 0)
+
+
+def test_a_night_says_what_none_of_its_grids_tried(tmp_path):
+    night = write(tmp_path, "1", untold=["turns", "soak"])
+    other = write(tmp_path, "2", untold=["soak", "full"]) / "grid-embedded-default"
+    assert "Not tried by any of them: turns, soak;" in close_night(night)[1]
+    other.rename(night / "grid-embedded-other")
+    (night / "steps.tsv").open("a").write("grid-embedded-other\t0\t12\tcmd\n")
+    assert "Not tried by any of them: soak;" in close_night(night)[1]
+
+
+@pytest.mark.parametrize("untold", [None, []])
+def test_a_night_that_left_nothing_out_says_nothing_of_it(tmp_path, untold):
+    assert "Not tried" not in close_night(write(tmp_path, "1", untold=untold))[1]
 
 
 @pytest.mark.parametrize("missing", ["selftest", "grid-embedded-default"])

@@ -28,6 +28,7 @@ from e2e.report.reproduce import reproduce
 from e2e.report.rows import HEADINGS, claim, row, verdict_line
 from e2e.report.sentences import headline, sentence
 from e2e.report.shape import schema
+from e2e.scenarios.packs import provokes
 
 
 def report_md(events: list[Event]) -> str:
@@ -96,6 +97,29 @@ def test_no_cells_is_no_green_file():
     assert suite.failures == 1
     assert report_json.report(of_run, Judgement(()))["summary"]["exit_code"] == 3
     assert report_md([]).startswith("# inconclusive")
+
+
+def test_every_report_says_what_was_not_tried(tmp_path: Path, monkeypatch):
+    names = ["partial", "gremlin"]
+    recording = Recording(untold=names).build()
+    said = report_md(recording).partition("## Not tried")[2]
+    assert f"- partial: {provokes('partial')}" in said
+    assert "- gremlin\n" in said
+    document = json.loads(RENDERERS["report.json"](facts(recording), judge(recording)))
+    jsonschema.validate(document, schema())
+    assert [entry["scenario"] for entry in document["not_tried"]] == names
+    assert [entry["provokes"] for entry in document["not_tried"]] == [provokes("partial"), ""]
+    out = io.StringIO()
+    console.show(facts(recording), judge(recording), on=console.console(out), directory=tmp_path)
+    assert "not tried: partial, gremlin; play them by --scenario" in out.getvalue()
+
+
+@pytest.mark.parametrize("plan", [{}, {"untold": None}, {"untold": []}])
+def test_what_knows_of_no_scenario_or_left_none_out_says_nothing_of_it(plan, tmp_path: Path):
+    recording = Recording(**plan).build()
+    assert "Not tried" not in report_md(recording)
+    document = json.loads(RENDERERS["report.json"](facts(recording), judge(recording)))
+    assert document.get("not_tried") == plan.get("untold")
 
 
 def test_the_shipped_schema_is_the_one_of_the_types():
