@@ -49,9 +49,16 @@ def test_self_test_first_then_every_grid_then_the_gates_code(clone):
     names = [row[0] for row in rows if row[0] not in ("placement", "gain")]
     assert names == ["setup", "doctor", "selftest", "grid-embedded-default", "grid-example-default"]
     assert {row[0]: row[1] for row in rows}["selftest"] == "1"
-    assert "--connector example.toml --grid default" in rows[4][3]
+    assert "--connector example.toml --grid default --scenario nightly --out" in rows[4][3]
     assert rows[4][3].endswith("--max-tokens 4")
     assert (clone / "summary").read_text() == "# summary\n"
+
+
+def test_scenarios_are_those_that_the_variable_names(clone):
+    run(clone, NIGHT_CODE="0", CONNECTORS="embedded", SCENARIOS="replay quick")
+    rows = [line.split("\t") for line in (clone / "calls.steps").read_text().splitlines()]
+    (grid,) = [row[3] for row in rows if row[0].startswith("grid-")]
+    assert " --scenario replay --scenario quick --out" in grid
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
