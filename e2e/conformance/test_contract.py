@@ -42,6 +42,16 @@ def test_declares_known_axes_and_engine_axes_among_them(adapter):
     assert adapter.abilities.pool_bytes is None or adapter.abilities.pool_bytes > 0
 
 
+def test_a_pool_of_any_size_is_had_where_that_is_stated(adapter, cells):
+    if not adapter.abilities.sized_pool:
+        with pytest.raises(NotImplementedError):
+            adapter.with_pool(1 << 20, evicts=True)
+        return
+    both = [adapter.with_pool(1 << 20, evicts=evicts) for evicts in (True, False)]
+    assert {one.abilities.pool_bytes for one in both} == {1 << 20}
+    assert len({str(one.config(cells[0], pool_dir="/pool", block_size=16)) for one in (adapter, *both)}) == 3
+
+
 def test_each_layout_can_be_run_or_it_says_why(grid):
     assert grid.cells, [invalid.why for invalid in grid.invalid]
     assert all(invalid.why and one_sentence(invalid.why) for invalid in grid.invalid)
