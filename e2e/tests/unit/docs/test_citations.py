@@ -13,7 +13,7 @@ from pages import ROOT, problem
 _CITED = re.compile(r"(?<![\w/.-])(?:[\w.-]+/)*[\w-]+\.md\b(?:#[\w-]+)?")
 _FOLDERS = ("e2e", "scripts", "docker", ".ci", ".github")
 #: What runs write; no page of the repository.
-_OUTPUTS = {"report.md", "issue.md", "summary.md", "scoreboard.md", "gain.md", "placement.md"}
+_OUTPUTS = {"report.md", "issue.md", "summary.md", "scoreboard.md", "gain.md", "placement.md", "shrunk.md"}
 
 
 def sources() -> Iterator[Path]:

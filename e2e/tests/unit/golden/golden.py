@@ -2,6 +2,8 @@
 
 python e2e/tests/unit/golden/golden.py pack RUN NAME     a run's recording into the set, and what is said of it
 python e2e/tests/unit/golden/golden.py freeze            what is said of all of them, anew
+
+GOLDEN_SET: a folder of that form instead of the set itself.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from e2e.report import gain
 from e2e.report.facts import facts
 from e2e.report.files import RENDERERS
 
-SET = Path(__file__).resolve().parents[2] / "recordings" / "golden"
+SET = Path(os.environ.get("GOLDEN_SET") or Path(__file__).resolve().parents[2] / "recordings" / "golden")
 ROOT = Path(__file__).resolve().parents[4]
 RECORDING, SAID = ".jsonl.gz", ".said.json.gz"
 FILES = ("report.json", "junit.xml")

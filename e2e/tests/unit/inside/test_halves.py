@@ -169,13 +169,15 @@ def test_the_last_token_is_never_served(tmp_path):
     assert engine.scheduler.matched(engine.request("all local", 97, **settings), 96) == (0, False)
 
 
-def test_settings_and_salts_never_feed_each_other(tmp_path):
+def test_forms_cells_and_salts_never_feed_each_other_and_ways_of_loading_do(tmp_path):
     engine = Engine(tmp_path)
     cold = engine.request("cold", **SETTINGS[0])
     engine.scheduler.matched(cold, 0)
     engine.compute(cold, [1, 2, 3, 4, 5, 6, 7], [100])
     for number, settings in enumerate(SETTINGS[1:]):
-        assert engine.scheduler.matched(engine.request(f"r{number}", **settings), 0)[0] == 0
+        served = engine.scheduler.matched(engine.request(f"r{number}", **settings), 0)[0]
+        assert served == (96 if settings["storage_format"] == SETTINGS[0]["storage_format"] else 0), settings
+    assert engine.scheduler.matched(engine.request("cell", cell="other", **SETTINGS[0]), 0)[0] == 0
     assert engine.scheduler.matched(engine.request("salted", salt="t", **SETTINGS[0]), 0)[0] == 0
     assert engine.scheduler.matched(engine.request("tokens", first=2, **SETTINGS[0]), 0)[0] == 0
 
