@@ -236,7 +236,7 @@ class Switched(KVConnectorBase_V1):
                 return
             self._loaded[key] = self._loaded.get(key, 0) + 1
             if "third_load" in job.on and self._loaded[key] > 2:
-                pages[5] = pages[5].flip(0)
+                pages[-1] = pages[-1].flip(0)
             if "tail_reversed" in job.on and job.rows and block == job.ids[-1]:
                 k = pages[:, :, : job.rows, : pages.shape[3] // 2]
                 k.copy_(k.flip(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from e2e.base.connector import HitRule
 from e2e.base.program import (
     Break,
     Cold,
@@ -25,6 +26,8 @@ from e2e.base.program import (
     Text,
     Together,
 )
+from e2e.scenarios.replay import Replay
+from e2e.scenarios.sized import Sized
 
 PLAIN = Site("bare", connector=False, store=None)
 ALONE, TWICE = ("bare", "alone"), ("bare", "once more")
@@ -106,4 +109,9 @@ NEMESIS = Program(
     scenario="nemesis",
 )  # fmt: skip
 
-STORIES = {program.scenario: program for program in (RESTART, PARTIAL, CROWD, BROKEN)}
+#: The rerun as it is told of the embedded connector.
+GROWN = Replay().program(
+    Sized(lengths=(513, 1033, 1546), rule=HitRule(256), block_size=16, step=512, answer=4, digests=True)
+)
+
+STORIES = {program.scenario: program for program in (RESTART, PARTIAL, CROWD, BROKEN)} | {"grown": GROWN}

@@ -55,6 +55,8 @@ def add_digests(
             place = {key: request[key] for key in ("engine", "cell", "arm", "prompt")}
             (expect,) = recording.find("expect.hit", **place)
             tokens = expect["external"] + expect["local"] if loaded else expect["tokens"]
+            if not tokens:
+                continue  # nothing was served, so nothing is read
             values = of_text(program, request["prompt"], tokens // BLOCK)
             if (name, request["prompt"]) in (edit or {}):
                 edit[name, request["prompt"]](values)

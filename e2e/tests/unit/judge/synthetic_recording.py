@@ -142,7 +142,7 @@ class Recording:
         self.add("arm.begin", **place)
         hits = [self.hit(send, number) for number in range(len(send.texts))]
         for text, (local, external) in zip(send.texts, hits, strict=True):
-            self.request(place, text, local, external)
+            self.request(place, text, local, external, send.answer)
         self.add("arm.end", **place)
         local, external = (sum(of) for of in zip(*hits, strict=True))
         count, tokens = len(send.texts), sum(self.lengths[text] for text in send.texts)
@@ -176,16 +176,18 @@ class Recording:
             return served.hits[number].local.most, served.hits[number].external.most
         return (0, whole(tokens, self.chunk)) if served.external else (whole(tokens, BLOCK), 0)
 
-    def request(self, place: Mapping[str, Any], prompt: int, local: int, external: int) -> None:
+    def request(
+        self, place: Mapping[str, Any], prompt: int, local: int, external: int, asked: int | None = None
+    ) -> None:
         request = f"{place['engine']}.{place['cell']}.{place['arm']}.{prompt}.{self.attempt}"
         self.add("expect.hit", **place, prompt=prompt, tokens=self.lengths[prompt], local=local, external=external,
                  digest=f"d{self.attempt}.{prompt}")  # fmt: skip
         self.add("request.sent", request=request, **place, prompt=prompt, params={}, salt=None)
         served = local + external
         split = 0 if self.step and served % self.step == 0 else served
-        fast = served > 0
+        fast, said = served > 0, {name: part[:asked] for name, part in answer(prompt, split).items()}
         self.add(
-            "request.done", request=request, **answer(prompt, split), finish_reason="length", cached_tokens=served,
+            "request.done", request=request, **said, finish_reason="length", cached_tokens=served,
             sent_ns=0, first_ns=50_000_000 if fast else 200_000_000, done_ns=400_000_000,
         )  # fmt: skip
 
