@@ -24,6 +24,6 @@ def test_a_few_faults_on_one_cell(tmp_path) -> None:
     assert {row["outcome"] for row in rows.values()} == {"caught"}
     assert all(row["located"] and "digests" in row["checks"] for row in rows.values())
     assert rows["bit_flip"]["checks"] == ["logprobs", "digests"], "one bit of one layer moves no token, but a logprob"
-    assert (board["alarms"], board["clean_cells"], board["replays"]) == (0, 1, 4)
+    assert (board["alarms"], board["clean_cells"], board["replays"]) == (0, 1, 7)
     by_id = {cell["id"]: cell for cell in ran.report["cells"]}
     assert all(by_id[name]["ttft"]["speedup"] is None for name in by_id if "fault" in name)
