@@ -68,3 +68,21 @@ def chunks(cell: Cell, shape: Shape) -> str | None:
 
 def other_prompts(cell: Cell, shape: Shape) -> str | None:
     return None if shape.prompts > 1 else "There is one prompt, so no object of another one."
+
+
+def several_tokens(cell: Cell, shape: Shape) -> str | None:
+    return None if shape.block_size > 1 else "A block holds one token."
+
+
+def several_blocks(cell: Cell, shape: Shape) -> str | None:
+    served = shape.served_chunks * shape.chunk_tokens
+    return several_tokens(cell, shape) or (None if served >= 2 * shape.block_size else "One block is served.")
+
+
+def ranks(cell: Cell, shape: Shape) -> str | None:
+    return None if int(cell.get("tensor_parallel", 1)) > 1 else "There is one rank; try --cell tensor_parallel=2."
+
+
+def both(*conditions: Applies) -> Applies:
+    """The first of several reasons."""
+    return lambda cell, shape: next(filter(None, (why(cell, shape) for why in conditions)), None)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from e2e.base.errors import SettingsError
 from e2e.base.fault import parted
 from e2e.base.spelling import hint
-from e2e.faults import applies
+from e2e.faults import applies, variations
 from e2e.faults.info import FaultInfo
 
 FAULTS: dict[str, FaultInfo] = {
     fault.name: fault
     for fault in (
+        *variations.ALL,
         FaultInfo(
             "physical_view_omitted", "the kernel gets the tensor as registered, not in physical order",
             "class A, maru 86: head count and page size swapped", ("axes_swapped", "not_written"),

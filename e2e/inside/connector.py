@@ -65,8 +65,11 @@ class EmbeddedConnector(KVConnectorBase_V1):
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
         layers = runtime.resolve_layers(self._vllm_config, kv_caches, block_size=self._block_size)
-        rank = self._vllm_config.parallel_config.rank % self._vllm_config.parallel_config.world_size
-        self._worker = WorkerSide(self._config, self._pool, layers, block_size=self._block_size, rank=rank)
+        ranks = self._vllm_config.parallel_config.world_size
+        self._worker = WorkerSide(
+            self._config, self._pool, layers, block_size=self._block_size,
+            rank=self._vllm_config.parallel_config.rank % ranks, ranks=ranks,
+        )  # fmt: skip
 
     def handle_preemptions(self, preempted) -> None:
         """Up to 0.18 a set of request ids, since then the step's metadata."""

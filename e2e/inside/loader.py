@@ -129,7 +129,8 @@ class Loader:
             (job.layers, 2, load.end - load.first, one.heads, one.head_size),
             dtype=one.dtype, pin_memory=self._stream is not None,
         )  # fmt: skip
-        groups = [f"{key}@{self._rank}" for key in load.keys]
+        rank = job.fault.share(self._rank, job.scene)
+        groups = [f"{key}@{rank}" for key in load.keys]
         for index, (group, extents) in enumerate(zip(groups, self._pool.locate(groups), strict=True)):
             start = index * self._chunk
             lo, hi = max(load.first, start) - start, min(load.end, start + self._chunk) - start

@@ -42,13 +42,15 @@ log = logging.getLogger("vllm.maru_e2e.embedded")
 
 class WorkerSide:
     def __init__(
-        self, config: EmbeddedConfig, pool: Pool, layers: dict[str, PagedLayer], *, block_size: int, rank: int
-    ) -> None:
+        self, config: EmbeddedConfig, pool: Pool, layers: dict[str, PagedLayer], *, block_size: int, rank: int,
+        ranks: int = 1,
+    ) -> None:  # fmt: skip
         """``layers``: vLLM layer name -> its paged tensor, in any order; index is the number in ``layers.<n>``."""
         names = sorted(layers, key=layer_number)
         self._number = {name: i for i, name in enumerate(names)}
         self._layers = [layers[name] for name in names]
-        self._config, self._pool, self._block_size, self._rank = config, pool, block_size, rank
+        self._config, self._pool, self._block_size = config, pool, block_size
+        self._rank, self._ranks = rank, ranks
         # on a GPU, looking for negative slots would make it wait for the host, and there are none
         self._index = Index(dense=self._device.type == "cuda")
         self._placements = {"index": self._index}
@@ -69,6 +71,7 @@ class WorkerSide:
         # while a fault is planted
         self._placed: dict[str, list[int]] = {}
         self._last_put: faults.Put | None = None
+        self._loaded: dict[RequestSettings, list[int]] = {}
         self._stored: deque[tuple[tuple[str, RequestSettings], dict[int, str]]] = deque(maxlen=_REMEMBERED)
 
     @property
@@ -82,7 +85,7 @@ class WorkerSide:
             load.settings = load.settings.on_rank(self._rank)
         tables = self._tables(loads)
         for load, table in zip(loads, tables, strict=True):
-            fault, scene = faults.get(load.settings.fault), self._scene(load.settings)
+            fault, scene = faults.get(load.settings.fault), self._scene(load.settings, first=load.first)
             load.keys = fault.keys(load.keys, self._known(load), scene)
             job = Job(load, self._slots(load, table), len(self._layers), load.settings.overlap, scene, fault)
             self._count({"loads_begun": 1}, load.settings)
@@ -122,12 +125,13 @@ class WorkerSide:
     def around_placement(self, around: Callable[[], AbstractContextManager] | None) -> None:
         self._around_placement = around or nullcontext
 
-    def _scene(self, settings: RequestSettings) -> faults.Scene:
+    def _scene(self, settings: RequestSettings, *, first: int = 0) -> faults.Scene:
         fired = partial(self._count, {f"fired:{settings.fault}": 1}, settings)
         heads, tokens = (self._layers[0].logical.stride(axis) for axis in (3, 2))
         return faults.Scene(
-            len(self._layers), self._block_size, self._config.chunk_tokens, fired, settings.placement, heads > tokens
-        )
+            len(self._layers), self._block_size, self._config.chunk_tokens, fired, settings.placement, heads > tokens,
+            self._rank, self._ranks, first,
+        )  # fmt: skip
 
     def _placement(self, name: str):
         if name not in self._placements:
@@ -282,8 +286,12 @@ class WorkerSide:
         load, one = job.load, self._layers[0]
         tokens = load.end - load.first
         size = tokens * job.layers * 2 * one.heads * one.head_size * one.dtype.itemsize
+        blocks = load.blocks[load.first // self._block_size : -(-load.end // self._block_size)]
         if job.failed:
-            self._invalid |= set(load.blocks[load.first // self._block_size : -(-load.end // self._block_size)])
+            self._invalid |= set(blocks)
+        elif load.settings.fault:
+            before, self._loaded[load.settings] = self._loaded.get(load.settings, []), blocks
+            job.fault.after_load(self._layers, blocks, before, job.scene)
         self._count(
             {"load_failures": 1} if job.failed else {"loads": 1, "loaded_bytes": size, "places": job.places},
             load.settings,

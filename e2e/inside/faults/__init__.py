@@ -26,9 +26,50 @@ from e2e.inside.faults.content import (
     ZeroLayer,
 )
 from e2e.inside.faults.crowded import FormerBlocks, LoadsExchanged
+from e2e.inside.faults.decay import WornOutAtSecondLoad, WornOutAtThirdLoad
 from e2e.inside.faults.elsewhere import HeadsPermutedBothWays, LayoutNotInKey, RegionNotKept
 from e2e.inside.faults.identity import EqualLengthPrompt, LongerPromptTail, OneChunkOff, StaleObject, Unchained
+from e2e.inside.faults.lost import (
+    EveryChunkVanished,
+    FirstLayerNeverLoaded,
+    HalfTheLayersZeroed,
+    LastChunkVanished,
+    LastLayerNeverLoaded,
+    ShortRead,
+    ValuesZeroed,
+)
+from e2e.inside.faults.partial import (
+    BlockEndsDropped,
+    FirstChunkCut,
+    FirstTokenDropped,
+    LastBlockDropped,
+    LastTokenDropped,
+    TailRepeated,
+    TailReversed,
+)
+from e2e.inside.faults.places import (
+    BlocksReversed,
+    ChunksExchanged,
+    FirstHeadEverywhere,
+    FirstLayerNeighbour,
+    HalvesSwapped,
+    LastLayerNeighbour,
+    LayerOfLoadBefore,
+    LocalPartNotSkipped,
+    OneBlockOff,
+    OneSlotBack,
+    StaleLastObject,
+)
+from e2e.inside.faults.ranks import (
+    FirstRanksShare,
+    LastRankNeverLoads,
+    LastRankPermutes,
+    LastRankStale,
+    LastRankSwallows,
+    OtherRanksShare,
+)
 from e2e.inside.faults.room import RefusedAnnounced, SlotReused
+from e2e.inside.faults.stray import StoreStrays, StrayBit, StrayTail, StrayWrite
 from e2e.inside.faults.timing import (
     AnnouncedEarly,
     FailedLoadSwallowed,
@@ -44,6 +85,13 @@ NONE = Fault()
 _TABLE: dict[str, Fault] = {
     fault.name: fault
     for fault in (
+        LastTokenDropped(), FirstTokenDropped(), LastBlockDropped(), BlockEndsDropped(), FirstChunkCut(),
+        TailReversed(), TailRepeated(), LastChunkVanished(), EveryChunkVanished(), FirstLayerNeverLoaded(),
+        LastLayerNeverLoaded(), ValuesZeroed(), HalfTheLayersZeroed(), ShortRead(), FirstHeadEverywhere(),
+        HalvesSwapped(), FirstLayerNeighbour(), LastLayerNeighbour(), OneSlotBack(), OneBlockOff(), BlocksReversed(),
+        ChunksExchanged(), LocalPartNotSkipped(), StaleLastObject(), LayerOfLoadBefore(), WornOutAtSecondLoad(),
+        WornOutAtThirdLoad(), StrayWrite(), StrayTail(), StrayBit(), StoreStrays(), OtherRanksShare(),
+        FirstRanksShare(), LastRankNeverLoads(), LastRankSwallows(), LastRankStale(), LastRankPermutes(),
         PhysicalViewOmitted(), TokenFirstView(), AxesSwappedIndex(), WriteIntoCopy(), OneSlotOff(), TailDropped(),
         LayerNeverLoaded(), KvSwapped(), NeighbourLayer(), LayerOrderShifted(), HeadsPermuted(), BitFlip(),
         ReadAsFp16(), ScaleLost(), ZeroLayer(), OneChunkOff(), StaleObject(), EqualLengthPrompt(), OverlapNotWaited(),

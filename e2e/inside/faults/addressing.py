@@ -133,11 +133,14 @@ class LayerNeverLoaded(Fault):
 
     name = "layer_never_loaded"
 
+    def layer(self, scene: Scene) -> int:
+        return scene.middle
+
     def place(self, one: Placing, scene: Scene) -> int:
-        if scene.middle not in one.group:
+        if self.layer(scene) not in one.group:
             return one.scatter()
         scene.fired()
-        at = scene.middle - one.group.start
+        at = self.layer(scene) - one.group.start
         parts = [(one.staged[part], one.layers[part]) for part in (slice(at), slice(at + 1, None))]
         return sum(replace(one, staged=rows, layers=into).scatter() for rows, into in parts if into)
 

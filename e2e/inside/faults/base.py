@@ -19,7 +19,8 @@ from e2e.inside.pool import Pool
 @dataclass(frozen=True)
 class Scene:
     """Where a fault acts: layers of the model, tokens per block and per chunk, and how it says that it did act.
-    ``placement``: of the request. ``heads_first``: do pages hold head by head, not token by token."""
+    ``placement``: of the request. ``heads_first``: do pages hold head by head, not token by token. ``rank``: of
+    ``ranks``, this process's. ``first``: tokens in front of a load, which vLLM has itself."""
 
     layers: int
     block_size: int
@@ -27,6 +28,13 @@ class Scene:
     fired: Callable[[], None]
     placement: str = "index"
     heads_first: bool = False
+    rank: int = 0
+    ranks: int = 1
+    first: int = 0
+
+    @property
+    def last_of_several(self) -> bool:
+        return self.ranks > 1 and self.rank == self.ranks - 1
 
     @property
     def middle(self) -> int:
@@ -104,6 +112,10 @@ class Fault:
         step; ``generated``: tokens at its end that are of the answer."""
         return slots
 
+    def share(self, rank: int, scene: Scene) -> int:
+        """The rank whose share of each chunk this ``rank`` reads."""
+        return rank
+
     def vanished(self, chunk: int, chunks: int, scene: Scene) -> bool:
         """Is this chunk of the load found to be gone, and the failure kept quiet?"""
         return False
@@ -126,6 +138,9 @@ class Fault:
     def after_put(self, pool: Pool, one: Put, before: Put | None, scene: Scene) -> str:
         """Returns why ``one`` is not in the pool, as the connector has it. ``before``: the last one that is there."""
         return one.why
+
+    def after_load(self, layers: Sequence[PagedLayer], mine: list[int], before: list[int], scene: Scene) -> None:
+        """A load is in blocks ``mine``, in all ``layers``; that before it, with the same settings, had ``before``."""
 
     def after_store(self, layer: PagedLayer, number: int, blocks: Sequence[int], scene: Scene) -> None:
         """Layer ``number`` of a chunk that lies in ``blocks`` was copied out, and the request goes on."""

@@ -37,12 +37,15 @@ class NeighbourLayer(Fault):
 
     name = "neighbour_layer"
 
+    def layer(self, scene: Scene) -> int:
+        return scene.middle
+
     def staged(self, staged: torch.Tensor, group: range, scene: Scene) -> torch.Tensor:
-        if scene.layers < 2 or scene.middle not in group:
+        if scene.layers < 2 or self.layer(scene) not in group:
             return staged
         scene.fired()
         staged = staged.clone()
-        at = scene.middle - group.start
+        at = self.layer(scene) - group.start
         staged[at] = staged[at + 1 if at + 1 < len(group) else at - 1]
         return staged
 

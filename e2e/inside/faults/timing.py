@@ -30,8 +30,11 @@ class FailedLoadSwallowed(Fault):
 
     name = "failed_load_swallowed"
 
+    def strikes(self, chunk: int, chunks: int) -> bool:
+        return chunk == 0
+
     def vanished(self, chunk: int, chunks: int, scene: Scene) -> bool:
-        if chunk:
+        if not self.strikes(chunk, chunks):
             return False
         scene.fired()
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -43,8 +44,10 @@ def test_every_fault_says_what_it_is_and_how_it_is_located():
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_applies_to_some_cell_of_the_default_grid_in_some_scenario(name):
-    grid = itertools.product(("NHD", "HND"), ("off", "on"), ("index", "kernel"), SCENARIOS)
-    reasons = [find(name).why_not(cell(layout=lay, overlap=o, placement=p, scenario=s), SHAPE) for lay, o, p, s in grid]
+    shape = replace(SHAPE, kv_heads=6)
+    grid = itertools.product(("NHD", "HND"), ("off", "on"), ("index", "kernel"), SCENARIOS, (1, 2))
+    axes = ("layout", "overlap", "placement", "scenario", "tensor_parallel")
+    reasons = [find(name).why_not(cell(**dict(zip(axes, values, strict=True))), shape) for values in grid]
     assert None in reasons
     assert all(reason is None or reason.endswith(".") for reason in reasons)
 

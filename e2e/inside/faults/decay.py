@@ -1,0 +1,41 @@
+"""Faults of a lifetime that has an end: an object that serves a few loads only."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+
+from e2e.inside.faults.base import Fault, Scene
+from e2e.inside.placement.base import words
+
+
+class _WornOut(Fault):
+    """From its ``load``-th load on an object is no longer what it was: its middle layer has zeros."""
+
+    load = 2
+
+    def __init__(self) -> None:
+        self._loads: Counter[str] = Counter()
+
+    def found(self, key: str, kv: torch.Tensor, scene: Scene) -> torch.Tensor:
+        self._loads[key] += 1
+        if self._loads[key] < self.load:
+            return kv
+        scene.fired()
+        kv = kv.clone()
+        words(kv[scene.middle]).zero_()
+        return kv
+
+
+class WornOutAtSecondLoad(_WornOut):
+    """A chunk serves one load, and the second finds other bytes: class B, freed by whoever read it first."""
+
+    name = "worn_out_at_load_2"
+
+
+class WornOutAtThirdLoad(_WornOut):
+    """A chunk serves two loads, and the third finds other bytes: class B, a reference counted one short."""
+
+    name = "worn_out_at_load_3"
+    load = 3
