@@ -20,8 +20,8 @@ from e2e.base.program import (
 from e2e.scenarios.opening import PLAIN
 from e2e.scenarios.sized import Sized
 
-#: By how much a store or a load takes longer than it would, in seconds and by the unit, and when the client leaves.
-SLOW_S, GONE_S = 0.5, 0.5
+#: Seconds that the store and the load of a long text take at least, and after which the client leaves.
+LONG_S, GONE_S = 2.0, 0.5
 #: Output tokens of an answer that nobody waits for.
 UNHEARD = 48
 #: Texts by index: the one whose load is left, the one whose store is, and the one that gets the blocks.
@@ -36,16 +36,14 @@ class Abort:
 
     def program(self, cell: Sized) -> Program:
         texts = (Text(cell.length(2)), Text(cell.length(1)), Text(cell.length(2)))
+        units = cell.hit(cell.length(2)).external.most // cell.rule.granularity
         # two long ones have no room beside each other
-        one = Site("one", settings={"load": "async"}, kv_tokens=3 * cell.leg, slow_s=SLOW_S)
+        one = Site("one", settings={"load": "async"}, kv_tokens=3 * cell.leg, slow_s=LONG_S / units)
         alone = Send("alone", PLAIN.name, (LOADED, STORED, VICTIM), (Cold(),))
         first = (Like((alone.where,)), Computed(alone.where)) if cell.baseline else ()
 
         def send(name: str, text: int, *claims: Claims, **how: object) -> Send:
             return Send(name, one.name, (text,), claims, **how)
-
-        def units(*sent: int) -> float:
-            return sum(cell.hit(texts[text].tokens).external.most for text in sent) / cell.rule.granularity
 
         def external(text: int) -> Served:
             return Served(True, (cell.hit(texts[text].tokens),))
@@ -55,13 +53,13 @@ class Abort:
         storing = send("storing", STORED, Cold(), *left, Happened("stores_after_end"), gone_tokens=1, answer=UNHEARD)
         loading = send(
             "loading", LOADED, external(LOADED), Loaded(cold.where), *left, Happened("aborted_loads"), gone_s=GONE_S,
-            after_s=units(LOADED, STORED) * SLOW_S + 1,
+            after_s=2 * LONG_S + 1,
         )  # fmt: skip
         next_ = send("next", VICTIM, Cold(), *first)
         whole = cell.hit(texts[VICTIM].tokens, local=cell.local(texts[VICTIM].tokens))
         local = send(
             "local", VICTIM, Served(False, (whole,)), *first[:1], Loaded(next_.where),
-            after_s=units(LOADED) * SLOW_S + 1,
+            after_s=LONG_S + 1,
         )  # fmt: skip
         apart = Forget(one.name), Scribble(one.name)
         rerun = send("again", LOADED, external(LOADED), *first[:1], Loaded(cold.where))

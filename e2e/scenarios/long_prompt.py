@@ -52,7 +52,7 @@ class LongPrompt:
 
     def step(self, cell: Sized) -> int:
         """Tokens of a prefill step: more than one unit, and neither whole units nor whole blocks."""
-        return max(cell.leg, 512) * 5 // 8 + cell.block_size // 2
+        return cell.leg * 5 // 8 // cell.block_size * cell.block_size + cell.block_size // 2
 
     def lengths(self, cell: Sized) -> tuple[int, ...]:
         unit = lcm(cell.rule.granularity, cell.block_size)

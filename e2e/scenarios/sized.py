@@ -9,6 +9,9 @@ from math import lcm
 from e2e.base.connector import Abilities, HitRule
 from e2e.base.program import Hit, Span
 
+#: The fewest tokens of a leg.
+_LEG = 512
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sized:
@@ -32,8 +35,9 @@ class Sized:
 
     @property
     def leg(self) -> int:
-        """Tokens after which a block, a unit of the connector and a prefill step end."""
-        return lcm(self.block_size, self.rule.granularity, self.step or 1)
+        """Tokens after which a block, a unit of the connector and a prefill step end; enough for a prompt."""
+        ends = lcm(self.unit, self.step or 1)
+        return -(-_LEG // ends) * ends
 
     def length(self, legs: int) -> int:
         """A prompt of which either cache serves so many legs, and what is left is a few tokens."""
