@@ -87,6 +87,11 @@ class Evidence:
             ).fetchall()
         return [{"id": row_id, **json.loads(row)} for row_id, row in rows]
 
+    def under_way(self) -> dict[str, int]:
+        """Kind of ``WORK`` -> how much of it this engine has begun and not ended, on all of its ranks."""
+        with self._lock:
+            return _under_way(self._file)
+
 
 def under_way(folder: Path, engine: str) -> dict[str, int]:
     """Kind of ``WORK`` -> how much of it an engine has begun and not ended, also one that is no more; nothing of one
@@ -95,5 +100,9 @@ def under_way(folder: Path, engine: str) -> dict[str, int]:
     if not path.exists():
         return {}
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as file:
-        told = dict(file.execute("SELECT name, SUM(value) FROM counters GROUP BY name").fetchall())
+        return _under_way(file)
+
+
+def _under_way(file: sqlite3.Connection) -> dict[str, int]:
+    told = dict(file.execute("SELECT name, SUM(value) FROM counters GROUP BY name").fetchall())
     return {work: told.get(begun, 0) - sum(told.get(end, 0) for end in ends) for work, (begun, ends) in WORK.items()}

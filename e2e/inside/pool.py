@@ -66,11 +66,6 @@ class Pool:
     def unpin(self, pin: str) -> None:
         self._ask(p.Unpin(pin))
 
-    def filling(self) -> bool:
-        """Has somebody taken room for objects that are not there yet?"""
-        state = self._ask(p.Status())
-        return state is not None and state.reserved > 0
-
     def put(
         self, group: str, tag: str, objects: Sequence[tuple[str, torch.Tensor]], *, evicted: list[str] | None = None,
         pause: Callable[[], object] = lambda: None, early: bool = False,

@@ -92,7 +92,7 @@ class SchedulerSide:
         there = self._there(usable, pin=request.request_id)
         found = there.index(False) if False in there else len(there)
         tracked.pinned = any(there)
-        if found < len(usable) and self._config.async_store and self._pool.filling():
+        if self._config.async_store and self._pool.evidence.under_way()["store"]:
             self._count({"lookups_beside_stores": 1}, tracked.settings)
         external = max(found * self._config.chunk_tokens - local, 0)
         tracked.matched = (local, external)
