@@ -251,6 +251,44 @@ def _stored(engine, tokens: int = 100, *, seed_of: int = 1, name: str = "cold", 
     return engine.kv(blocks, tokens // CHUNK * CHUNK)
 
 
+def _resumed(request_id: str, blocks: list[int], computed: int, size: int):
+    cached = SimpleNamespace(
+        req_ids=[request_id], resumed_req_ids={request_id}, new_block_ids=[(blocks,)], num_computed_tokens=[computed]
+    )
+    return SimpleNamespace(scheduled_new_reqs=[], scheduled_cached_reqs=cached, num_scheduled_tokens={request_id: size})
+
+
+@pytest.mark.parametrize("output", [_output, _resumed], ids=["as a new one", "as resumed"])
+def test_a_request_that_comes_back_loads_what_it_stored_into_its_new_blocks(tmp_path, output):
+    """Part of it lies in vLLM's own cache still; newer runners take it for a new request."""
+    engine = Engine(tmp_path)
+    request = engine.request("one", **SETTINGS[0])
+    engine.scheduler.matched(request, 0)
+    engine.compute(request, COLD, [100])
+    expected = engine.kv(COLD, 96)
+    assert engine.scheduler.matched(request, 16) == (80, False)
+    engine.scheduler.allocated(request, OTHER, 80)
+    before = engine.kv(OTHER[:1], 16)
+    loads, stores = engine.scheduler.step(output("one", OTHER, 96, 4))
+    assert not stores
+    engine.worker.start_loads(loads)
+    assert torch.equal(engine.kv(OTHER, 96)[:, 16:], expected[:, 16:])
+    assert torch.equal(engine.kv(OTHER[:1], 16), before), "of which vLLM says that it is there"
+    assert engine.scheduler.matched(engine.request("next", **SETTINGS[0]), 0) == (96, False), "nothing was forgotten"
+
+
+@pytest.mark.parametrize("output", [_output, _resumed], ids=["as a new one", "as resumed"])
+def test_what_a_request_stored_stays_when_it_comes_back_and_computes_anew(tmp_path, output):
+    """No load of it failed, so what it stored is right."""
+    engine = Engine(tmp_path)
+    request = engine.request("one", **SETTINGS[0])
+    engine.scheduler.matched(request, 0)
+    engine.compute(request, COLD, [100])
+    _, stores = engine.scheduler.step(output("one", OTHER, 0, 100))
+    assert not stores
+    assert engine.scheduler.matched(engine.request("next", **SETTINGS[0]), 0) == (96, False)
+
+
 def test_engines_of_two_layouts_share_a_pool_and_not_their_evidence(tmp_path):
     index = index_of(1 << 24)
     one = Engine(tmp_path, "NHD", index=index, name="one")
