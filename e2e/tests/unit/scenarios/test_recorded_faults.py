@@ -1,0 +1,77 @@
+"""Faults that only one story shows, on real engines: its recording is corrupt by a named check, the rerun's tells only
+that the fault found nothing to do, and the clean twin passes."""
+
+from __future__ import annotations
+
+import pytest
+from recorded import recording
+
+from e2e.base.event import Event
+from e2e.base.judgement import CellJudgement
+from e2e.base.program import Happened
+from e2e.base.verdict import Reason, Verdict
+from e2e.judge import assemble, judge
+from e2e.recording.journal import read
+
+#: (scenario, fault) -> checks that see it
+CAUGHT = {
+    ("crowd", "loads_exchanged"): {Reason.DIGEST_DIFFERS},
+    ("preemption", "former_blocks"): {Reason.DIGEST_DIFFERS},
+    ("eviction", "slot_reused"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
+    ("full", "refused_announced"): {Reason.DIGEST_DIFFERS},
+}
+
+
+def judged(name: str) -> CellJudgement:
+    (cell,) = judge(read(recording(name))).cells
+    return cell
+
+
+@pytest.mark.parametrize(("scenario", "fault"), CAUGHT)
+def test_the_story_shows_it(scenario, fault):
+    cell = judged(f"{scenario}-{fault}")
+    assert (cell.verdict, cell.fault) == (Verdict.CORRUPT, fault)
+    by_name = {finding.reason for finding in cell.findings if finding.verdict is Verdict.CORRUPT}
+    assert by_name == CAUGHT[scenario, fault]
+    assert not {Reason.FAULT_NOT_FIRED, Reason.SCENARIO_DID_NOT_HAPPEN, Reason.ENGINE_CRASHED} & {
+        finding.reason for finding in cell.findings
+    }
+
+
+@pytest.mark.parametrize(("scenario", "fault"), CAUGHT)
+def test_the_rerun_never_comes_to_it(scenario, fault):
+    cell = judged(f"replay-{fault}")
+    assert (cell.verdict, cell.fault) == (Verdict.INCONCLUSIVE, fault)
+    assert {finding.reason for finding in cell.findings} == {Reason.FAULT_NOT_FIRED}
+
+
+@pytest.mark.parametrize("scenario", [scenario for scenario, _ in CAUGHT])
+def test_the_clean_twin_passes_and_its_event_happened(scenario):
+    cell = judged(scenario)
+    assert (cell.verdict, cell.findings) == (Verdict.PASS, ())
+
+
+@pytest.mark.parametrize("scenario", [scenario for scenario, _ in CAUGHT])
+def test_a_story_without_its_event_shows_nothing(scenario):
+    """The same recordings, with every count of the event taken out."""
+    events = read(recording(scenario))
+    (plan,) = [event.data for event in events if event.kind == "plan.cell"]
+    program = assemble.program(plan)
+    claimed = {claim.what for send in program.sends for claim in send.claims if isinstance(claim, Happened)}
+    assert claimed
+    for what in claimed - {"external"}:
+        for event in events:
+            _without(event, what)
+        (cell,) = judge(events).cells
+        assert cell.verdict is Verdict.INCONCLUSIVE
+        assert Reason.SCENARIO_DID_NOT_HAPPEN in {finding.reason for finding in cell.findings}, what
+
+
+def _without(event: Event, what: str) -> None:
+    data = event.data
+    if what == "reads_in_one_step" and event.kind == "digest.taken":
+        data.pop("step", None)
+    elif what == "resumed_loads" and event.kind == "connector.evidence":
+        data["loads"] = list({load["request"]: load for load in data["loads"]}.values())
+    elif event.kind in ("connector.evidence", "metrics.delta") and what in data["counters"]:
+        data["counters"][what] = 0
