@@ -16,7 +16,7 @@ import psutil
 
 from e2e.base.connector import Adapter
 from e2e.base.event import SCHEMA, Event
-from e2e.grid.cells import Grid
+from e2e.grid.cells import RERUN, Grid
 from e2e.material import Material
 from e2e.plan import KeyPlan
 from e2e.play.live import LiveWorld
@@ -100,7 +100,7 @@ def begin(
         if name in PACKS and (text := PACKS[name].leaves_out):
             player.say(text)
             player.record("note", text=text)
-    left = untold(program.scenario for planned in plans for program in planned.programs.values())
+    left = untold(str(cell.get("scenario", RERUN)) for cell in grid.cells)
     for planned in plans:
         for why in planned.lengths.why:
             player.record("note", text=f"{planned.key}: {why}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from e2e.base.cell import Cell
@@ -89,3 +89,23 @@ def plan_of(
         key, cells, settings=settings, adapter=adapter, model=made_of.facts, most_tokens=made_of.most_tokens,
         shared=shared_memory(), room=room,
     )  # fmt: skip
+
+
+def plans_of(
+    todo: Mapping[str, Sequence[Cell]], grid: Grid, settings: Settings, adapter: Adapter, made_of: Material
+) -> tuple[list[KeyPlan], Grid]:  # fmt: skip
+    """By engine key. Of a story that only a pack names, what can't be had is left out of the grid, with the reason."""
+    plans, refused = [], {}
+    for key, cells in todo.items():
+        try:
+            plans.append(plan_of(key, cells, settings, adapter, made_of))
+        except SettingsError as error:
+            story = str(cells[0].get("scenario", RERUN))
+            if story in (RERUN, *settings.scenarios):
+                raise
+            refused |= dict.fromkeys(cells, str(error))
+    if refused and not plans:
+        raise SettingsError(next(iter(refused.values())))
+    left = tuple(cell for cell in grid.cells if cell not in refused)
+    invalid = tuple(Invalid(cell, why) for cell, why in refused.items())
+    return plans, replace(grid, cells=left, invalid=(*grid.invalid, *invalid))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from e2e.attempt import Name, begin, clean_up, under_way
 from e2e.base.errors import SettingsError, UsageError
-from e2e.chosen import chosen, plan_of
+from e2e.chosen import chosen, plans_of
 from e2e.grid.cells import by_engine
 from e2e.judge.cells import judge
 from e2e.plan import KeyPlan
@@ -28,7 +28,7 @@ def run(settings: Settings) -> int:
     made_of, adapter, grid = chosen(settings)
     done = finished(before)
     todo = by_engine([cell for cell in grid.cells if cell.id not in done], adapter)
-    plans = [plan_of(key, cells, settings, adapter, made_of) for key, cells in todo.items()]
+    plans, grid = plans_of(todo, grid, settings, adapter, made_of)
     starts = sum(planned.starts for planned in plans)
     if why := None if settings.attach else adapter.crowded(starts=starts):
         raise SettingsError(f"connector {adapter.name}: {why}")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from e2e import chosen
 from e2e.base.errors import SettingsError
 from e2e.connectors.embedded import Embedded
-from e2e.grid.cells import RERUN, expand, in_scenarios, spread
+from e2e.grid.cells import RERUN, by_engine, expand, in_scenarios, spread
 from e2e.grid.selection import GRIDS, Selection
 from e2e.scenarios.packs import PACKS, PART_OF, Pack, provokes, stories, untold
 from e2e.scenarios.table import SCENARIOS
 from e2e.settings import parsers
+from e2e.settings.settings import Settings
 
 GRID = expand(Selection(grid=GRIDS["default"]), Embedded())
 
@@ -93,3 +97,41 @@ def test_a_pack_with_a_slip_is_found(given, meant):
 
 def test_no_pack_has_the_name_of_a_scenario():
     assert not {*PACKS} & {*SCENARIOS}
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """Plans of the default grid in these stories, where all but the rerun can't be had."""
+
+    def plan_of(key, cells, *others):
+        if cells[0].get("scenario", RERUN) != RERUN:
+            raise SettingsError(f"{key}: no room.")
+        return key
+
+    monkeypatch.setattr(chosen, "plan_of", plan_of)
+
+    def plans(*names: str, cells=GRID.cells[:2]):
+        settings, adapter = Settings(scenarios=names), Embedded()
+        grid = in_scenarios(replace(GRID, cells=cells), settings.stories, settings.stories)
+        return chosen.plans_of(by_engine(grid.cells, adapter), grid, settings, adapter, None)
+
+    return plans
+
+
+def test_what_only_a_pack_names_and_can_not_be_had_is_left_out_with_its_reason(refusing):
+    plans, grid = refusing("quick")
+    assert plans == ["NHD"]
+    assert {cell.get("scenario") for cell in grid.cells} == {None}
+    assert ("partial", "NHD-scenario_partial: no room.") in {(i.cell.get("scenario"), i.why) for i in grid.invalid}
+
+
+@pytest.mark.parametrize("names", [("partial",), ("quick", "partial")])
+def test_what_was_named_itself_and_can_not_be_had_is_refused(refusing, names):
+    with pytest.raises(SettingsError, match="no room"):
+        refusing(*names)
+
+
+def test_where_nothing_of_a_pack_can_be_had_it_is_refused(refusing, monkeypatch):
+    monkeypatch.setitem(PACKS, "early", Pack("early", "", {"partial": 1}))
+    with pytest.raises(SettingsError, match="no room"):
+        refusing("early")
