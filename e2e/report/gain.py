@@ -77,6 +77,8 @@ def document(found: GainJudgement, events: Sequence[Event]) -> Document:
     if found.overlaps:
         blocks.append(Paragraph("Timed loads that were meant to overlap the forward:"))
         blocks.append(Items([_overlap(each) for each in found.overlaps]))
+    if left := facts(events).untold:
+        blocks.append(Paragraph(f"Not tried: {', '.join(left)}."))
     failed = [cell for cell in found.cells.cells if cell.verdict is not Verdict.PASS]
     if failed:
         blocks.append(Paragraph("Not proven:"))
