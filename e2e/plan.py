@@ -178,9 +178,15 @@ class KeyPlan:
             kv_cache_memory_bytes=(room if site.kv_tokens else settings.kv_cache_bytes or room) or None,
             tensor_parallel=int(cell.get("tensor_parallel", 1)), attention=settings.attention,
             connector=config if site.connector else None,
+            adapters={lora(seed): "" for seed in self.program.adapters(site)},
             # what the connector's engine needs shapes the steps, so the plain one must have it too
             extra_args=() if site.connector else config.engine_args,
         )  # fmt: skip
+
+
+def lora(seed: int) -> str:
+    """What an adapter is called."""
+    return f"lora-{seed}"
 
 
 def plan(
@@ -225,6 +231,11 @@ def plan(
         raise SettingsError(
             f"scenario {planned.program.scenario} needs a pool of a given size, and connector {adapter.name} has none; "
             "take another connector or scenario."
+        )
+    if any(any(planned.program.identity(send)) for send in planned.program.sends) and (settings.attach or not model):
+        raise SettingsError(
+            f"scenario {planned.program.scenario} makes weights and adapters of a model folder; give --model one, "
+            "without --attach."
         )
     if settings.told:
         _check_told(planned, limits)

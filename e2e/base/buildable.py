@@ -177,8 +177,13 @@ class _SoFar:
             steps = claim.steps if isinstance(claim, Like) else (claim.step,) if hasattr(claim, "step") else None
             if steps is not None and not (steps and self.sent.issuperset(steps)):
                 raise ValueError(f"{what} refers to what was not sent before it")
+            if steps and any(self._identity(where) != self.program.identity(send) for where in steps):
+                raise ValueError(f"{what} is held against what other weights or another adapter said")
             if isinstance(claim, Served) and len(claim.hits) not in (0, len(send.texts)):
                 raise ValueError(f"{what} claims {len(claim.hits)} hits for {len(send.texts)} texts")
+
+    def _identity(self, where: Where) -> tuple[int, int]:
+        return self.program.identity(self.program.send(where))
 
     def _external(self, send: Send, engine: _Engine, what: str) -> None:
         if not self.program.site(send.site).connector:

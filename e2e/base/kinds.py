@@ -263,12 +263,14 @@ class ExpectHit(_OfArm):
 
 @kind("request.sent")
 class RequestSent(_OfArm):
-    """On disk before the POST; without request.done or request.failed it is indeterminate. ``request``: unique id."""
+    """On disk before the POST; without request.done or request.failed it is indeterminate. ``request``: unique id.
+    ``model``: who is asked, where that is an adapter."""
 
     request: str
     prompt: int
     params: Table | None
     salt: str | None
+    model: str | None = None
 
 
 @kind("request.done")

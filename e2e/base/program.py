@@ -29,6 +29,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     KV cache, None: as much as all of its texts need at once. ``step``: tokens of a prefill step, None: its cell's.
     ``pool``: room in its store, None: enough.
     ``slow_s``: what its connector moves beside the compute takes so many seconds longer, by the unit.
+    ``weights``: 0: those of the model, else the seed of others of the same shape.
 
     A site that no step starts is lent: the player starts it, or has it still from the cell before, and what a lent
     plain site is sent is played once for all cells of an engine key."""
@@ -41,6 +42,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     step: int | None = None
     pool: Pool | None = None
     slow_s: float = 0.0
+    weights: int = 0
 
 
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -145,7 +147,8 @@ class Send(Step, frozen=True, tag="send"):
     """Texts by index, each once, ``at_once`` at a time. ``answer``: output tokens, None: as many as the run asks for.
     ``salt``: equal for what may share KV; "" is the cell's own. ``gone_s``: the client goes away so many seconds after
     it has sent; ``gone_tokens``: once it has been told so many. ``spread_s``: those that are at once go out within so
-    many seconds, not together. ``after_s``: the client waits so long before it sends."""
+    many seconds, not together. ``after_s``: the client waits so long before it sends.
+    ``lora``: seed of the adapter that answers, 0: none does."""
 
     name: str
     site: str
@@ -158,6 +161,7 @@ class Send(Step, frozen=True, tag="send"):
     spread_s: float = 0.0
     gone_tokens: int | None = None
     after_s: float = 0.0
+    lora: int = 0
 
     @property
     def goes(self) -> bool:
@@ -273,6 +277,14 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         later, earlier = max(one, other), min(one, other)
         text = self.texts[later]
         return 0 if text.like is None or text.like >= later else min(text.shared, self.common(text.like, earlier))
+
+    def identity(self, send: Send) -> tuple[int, int]:
+        """Weights and adapter: what one computes of a text, no other one does."""
+        return self.site(send.site).weights, send.lora
+
+    def adapters(self, site: Site) -> tuple[int, ...]:
+        """Seeds of those that its engine needs."""
+        return tuple(sorted({send.lora for send in self.sends if send.site == site.name} - {0}))
 
     def lent(self, site: Site) -> bool:
         return not any(isinstance(step, Start) and step.site == site.name for step in self.flat)

@@ -50,6 +50,11 @@ def overlap(cell: Cell, shape: Shape) -> str | None:
     return None if cell.get("overlap") == "on" else "It needs overlap: without it a load is complete when reported."
 
 
+def two_bytes(cell: Cell, shape: Shape) -> str | None:
+    wide = cell.get("dtype") == "float32"
+    return "float32 has no other dtype of its size, so that a load fails as it should." if wide else None
+
+
 def layouts(cell: Cell, shape: Shape) -> str | None:
     return None if cell.get("layout") in ("NHD", "HND") else "The connector has no layouts that could differ."
 

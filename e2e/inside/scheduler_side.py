@@ -181,13 +181,13 @@ class SchedulerSide:
                 # Raising here would kill the engine for one bad request; it is served without the cache, and counted.
                 self._pool.evidence.count({"refused_requests": 1})
                 return None
-            space = keys.namespace(
-                {
-                    **self._space, "chunk": self._config.chunk_tokens, "block": self._block_size,
-                    "salt": request.cache_salt, "lora": keys.lora(getattr(request, "lora_request", None)),
-                    "settings": settings.in_key,
-                }
-            )  # fmt: skip
+            parts = {
+                **self._space, "chunk": self._config.chunk_tokens, "block": self._block_size,
+                "salt": request.cache_salt, "lora": keys.lora(getattr(request, "lora_request", None)),
+                "settings": settings.in_key,
+            }  # fmt: skip
+            fired = partial(self._count, {f"fired:{settings.fault}": 1}, settings)
+            space = keys.namespace(faults.get(parted(settings.fault)[0]).named_by(parts, fired))
             chain = keys.Chain(self._config.chunk_tokens, space, partial(self._named, settings))
             tracked = self._requests[request.request_id] = Tracked(
                 request, settings, chain, nameless=keys.more_than_tokens(request)

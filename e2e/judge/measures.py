@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from e2e.base.judgement import IDENTICAL, NOT_REPRODUCED, SPLIT_NOISE, Hits, LengthTtft, Oracle, Ttft
-from e2e.base.program import Claim, Cold, Served
+from e2e.base.program import Claim, Cold, Loaded, Served
 from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.judge import compare
 from e2e.judge.rules import digests
@@ -48,9 +48,10 @@ def first_generation(view: CellView, verdict: Verdict) -> str | None:
         return NOT_REPRODUCED
     result, compared = IDENTICAL, False
     for sent, prompt in pairs:
-        cold = next((other for other in _sends(view, Cold) if prompt in other.send.texts), None)
+        alike = (other for other in _sends(view, Cold) if prompt in other.send.texts and _named(sent, other))
+        cold = next(alike, None)
         if cold is None:
-            continue  # the beginning of another, never sent cold
+            continue  # the beginning of another, or another's answer: never sent cold
         compared = True
         if cold.answer(prompt) is None:
             return None
@@ -62,6 +63,12 @@ def first_generation(view: CellView, verdict: Verdict) -> str | None:
                 return NOT_REPRODUCED
             result = SPLIT_NOISE
     return result if compared else None
+
+
+def _named(sent: Sent, other: Sent) -> bool:
+    """Does a claim hold the one against the other?"""
+    steps = (claim.step for claim in sent.send.claims if isinstance(claim, Loaded))
+    return other.send.where in (*sent.send.like, *steps)
 
 
 def oracle(view: CellView, findings: Iterable[Finding]) -> Oracle:

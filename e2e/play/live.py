@@ -13,7 +13,7 @@ from e2e.base.program import Break, Site
 from e2e.material import Material
 from e2e.observe.effective import observe_engine
 from e2e.observe.evidence import Rpc
-from e2e.plan import KeyPlan, check_room
+from e2e.plan import KeyPlan, check_room, lora
 from e2e.play.nemesis import broken
 from e2e.play.prompting import Prompts
 from e2e.play.site import SETTLE_S, LiveEngine, failed
@@ -23,6 +23,7 @@ from e2e.replay.client import EngineClient
 from e2e.settings.settings import Settings
 from e2e.settings.world import engine_environment, environment, secrets, shared_memory
 from e2e.stack.attach import AttachLauncher
+from e2e.stack.identities import adapter, other_weights
 from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.ledger import Ledger
 from e2e.stack.process import ProcessLauncher
@@ -79,8 +80,12 @@ class LiveWorld:
             stack.callback(self.ledger.hide, logs)
             store = store or stack.enter_context(self.store(scene.part, name))
             folder = str(store.folder) if store else ""
-            spec = scene.part.spec(site, name=name, model=self.made_of.model, pool_dir=folder)
-            spec = replace(spec, cell=scene.cell)
+            model, python = self.made_of.model, self.made_of.python
+            seen = other_weights(model, site.weights, python=python) if site.weights else model
+            spec = scene.part.spec(site, name=name, model=seen, pool_dir=folder)
+            seeds = scene.program.adapters(site)
+            adapters = {lora(seed): adapter(model, seed, python=python) for seed in seeds}
+            spec = replace(spec, cell=scene.cell, adapters=adapters)
             self.hidden |= secrets(self.settings) | redact.secrets(_confidences(spec))
             self.ledger.confide(logs, self.hidden)
             if store:

@@ -14,7 +14,7 @@ from e2e.base.program import Happened, Send, Site
 from e2e.observe.digests import DigestWindow
 from e2e.observe.evidence import EvidenceWindow, Rpc
 from e2e.observe.metrics import MetricsWindow
-from e2e.plan import KeyPlan
+from e2e.plan import KeyPlan, lora
 from e2e.play.prompting import Prompts
 from e2e.play.world import Scene
 from e2e.replay import arms
@@ -90,7 +90,7 @@ class LiveEngine:
         salt = ".".join(filter(None, (self.salt, scene.cell or self.site.name, send.salt)))
         how = arms.Sending(
             engine=self.name, cell=scene.cell, arm=send.name, at_once=send.at_once, salt=salt, gone_s=send.gone_s,
-            gone_tokens=send.gone_tokens, spread_s=send.spread_s,
+            gone_tokens=send.gone_tokens, spread_s=send.spread_s, model=lora(send.lora) if send.lora else None,
             params=self._params(cell) if cell and self.site.connector else None,
             forgives=lambda error: forgiving and self._forgives(error),
             limit_s=self.settings.request_limit_s, max_tokens=send.answer or self.settings.max_tokens,

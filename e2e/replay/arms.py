@@ -28,8 +28,8 @@ class Sending:
     """How one Send goes out. ``cell`` None: it belongs to every cell of the engine key. ``params``: the cell's
     kv_transfer_params. ``salt``: equal for what may share KV. ``limit_s``: for one request. ``gone_s``,
     ``gone_tokens``: the client goes away after so many seconds or tokens, None: it waits for its answers. ``spread_s``:
-    those at once go out within so many seconds, at moments that the Send's name decides. ``forgives``: a request that
-    fails so ends nothing, since something was broken on purpose."""
+    those at once go out within so many seconds, at moments that the Send's name decides. ``model``: who answers, None:
+    the engine's own. ``forgives``: a request that fails so ends nothing, since something was broken on purpose."""
 
     engine: str
     cell: str | None
@@ -42,6 +42,7 @@ class Sending:
     gone_s: float | None = None
     spread_s: float = 0.0
     gone_tokens: int | None = None
+    model: str | None = None
     forgives: Callable[[EngineError], bool] = lambda error: False
 
     @property
@@ -69,7 +70,8 @@ def run_arm(
         request = f"{how.engine}.{how.cell or 'baseline'}.{how.arm}.{prompt.index}.{uuid.uuid4().hex[:8]}"
         _expect(how, prompt, hit, record)
         record(
-            "request.sent", request=request, **how.place, prompt=prompt.index, params=how.params, salt=how.salt
+            "request.sent", request=request, **how.place, prompt=prompt.index, params=how.params, salt=how.salt,
+            **({"model": how.model} if how.model else {}),
         )  # fmt: skip
         try:
             answer = client.complete(
@@ -77,6 +79,7 @@ def run_arm(
                 request_id=request,
                 max_tokens=how.max_tokens,
                 cache_salt=how.salt,
+                model=how.model,
                 kv_transfer_params=dict(how.params) if how.params is not None else None,
                 limit_s=how.limit_s if how.gone_s is None else how.gone_s,
                 most_tokens=how.gone_tokens,

@@ -60,13 +60,14 @@ class EngineClient:
         max_tokens: int,
         logprobs: int | None = 5,
         cache_salt: str | None = None,
+        model: str | None = None,
         kv_transfer_params: dict[str, object] | None = None,
         limit_s: float | None = None,
         most_tokens: int | None = None,
     ) -> Completion:
         """Greedy answer of exactly ``max_tokens`` tokens to a prompt given as token ids. ``logprobs``: top entries per
-        token, None for none. ``limit_s``: for the whole answer. ``most_tokens``: when so many have come the connection
-        is closed, and EngineTimeout raised."""
+        token, None for none. ``model``: who answers, None: the engine's own. ``limit_s``: for the whole answer.
+        ``most_tokens``: when so many have come the connection is closed, and EngineTimeout raised."""
         limit_s = self.timeout_s if limit_s is None else limit_s
         body: dict[str, object] = {
             "prompt": list(token_ids),
@@ -79,7 +80,12 @@ class EngineClient:
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,
         }
-        optional = {"logprobs": logprobs, "cache_salt": cache_salt, "kv_transfer_params": kv_transfer_params}
+        optional = {
+            "model": model,
+            "logprobs": logprobs,
+            "cache_salt": cache_salt,
+            "kv_transfer_params": kv_transfer_params,
+        }
         body |= {key: value for key, value in optional.items() if value is not None}
         reader = StreamReader(request_id, len(token_ids), wants_logprobs=logprobs is not None)
         sent_ns = time.monotonic_ns()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -31,7 +32,7 @@ class EngineLog:
 class RunFacts:
     """``run`` and ``engines`` as they stand in report.json; times in seconds. ``times``: (cell, attempt) -> when it
     ran. ``logs``: name of an engine start -> its log. ``untold``: scenarios that no cell played; None where the
-    recording knows of none."""
+    recording knows of none. ``served``: where it might be more or less, what was."""
 
     run: Mapping[str, object]
     engines: Sequence[Mapping[str, object]]
@@ -40,6 +41,7 @@ class RunFacts:
     times: Mapping[tuple[str, object], CellTime] = field(default_factory=dict)
     logs: Mapping[str, EngineLog] = field(default_factory=dict)
     untold: Sequence[str] | None = None
+    served: Sequence[str] = ()
 
     @property
     def ended(self) -> bool:
@@ -56,6 +58,7 @@ def facts(events: Sequence[Event]) -> RunFacts:
     return RunFacts(
         run=_run(events), engines=_engines(events), invalid=_invalid(events), notes=_notes(events),
         times=_times(events), logs=_logs(events), untold=_untold(events),
+        served=_served(events),
     )  # fmt: skip
 
 
@@ -170,6 +173,31 @@ def _untold(events: Sequence[Event]) -> list[str] | None:
 
 def _notes(events: Sequence[Event]) -> list[str]:
     return list(dict.fromkeys(str(event["text"]) for event in events if event.kind == "note"))
+
+
+def _served(events: Sequence[Event]) -> list[str]:
+    """Of Sends that may be served less than all, or nothing: by vLLM's own count of each request."""
+    roles = {str(e["engine"]): str(e["role"]) for e in events if e.kind == "engine.start"}
+    loose: dict[tuple[str, ...], int] = {}
+    of: dict[str, tuple[str, ...]] = {}
+    found: Counter[tuple[str, ...]] = Counter()
+    for event in events:
+        data = event.data
+        if event.kind == "expect.hit" and data["cell"] and data.get("least_external") == 0 < data["external"]:
+            loose[_place(data, roles)] = loose.get(_place(data, roles), 0) + data["external"]
+        elif event.kind == "request.sent" and _place(data, roles) in loose:
+            of[str(data["request"])] = _place(data, roles)
+        elif event.kind == "request.done" and (place := of.get(str(data["request"]))):
+            found[place] += data["cached_tokens"] or 0
+    return [f"{' '.join(place)}: {_share(found[place], most)}" for place, most in loose.items()]
+
+
+def _place(data: Mapping[str, object], roles: Mapping[str, str]) -> tuple[str, ...]:
+    return str(data["cell"]), roles.get(str(data["engine"]), str(data["engine"])), str(data["arm"])
+
+
+def _share(found: int, most: int) -> str:
+    return f"served {found} of {most} tokens" if found else f"a clean miss (of {most} tokens)"
 
 
 def _seconds(value: object) -> float:

@@ -129,6 +129,9 @@ def _rest(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
             "Scenarios that this run did not play; --scenario NAME plays one, --scenario all plays them all."
         )
         yield Items([f"{name}: {provokes(name)}".removesuffix(": ") for name in facts.untold])
+    if facts.served:
+        yield Heading("What was served where it might not be")
+        yield Items(facts.served)
     if facts.invalid:
         yield Heading("Left out")
         yield Items([f"{_axes(entry['settings'])}: {entry['why']}" for entry in facts.invalid])

@@ -11,6 +11,7 @@ from e2e.scenarios.abort import Abort
 from e2e.scenarios.arms import Arms
 from e2e.scenarios.cross import Cross
 from e2e.scenarios.crowd import Crowd
+from e2e.scenarios.identity import Identity
 from e2e.scenarios.long_prompt import LongPrompt
 from e2e.scenarios.partial import Partial
 from e2e.scenarios.preemption import Preemption
@@ -50,6 +51,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         Cross(),
         Eviction(),
         Full(),
+        Identity(),
     )
 }
 

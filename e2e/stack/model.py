@@ -91,7 +91,7 @@ def _bundled(name: str, cache_dir: Path, python: str) -> Path:
             made = Path(temporary) / folder
             _convert(source, made, python)
             check_folder(made)
-            _move(made, target)
+            place(made, target)
     except OSError as error:
         raise RigError(f"model {name} can't be written to {cache_dir}: {error.strerror}; make room there.") from error
     return target
@@ -117,7 +117,7 @@ def _convert(source: Path, target: Path, python: str) -> None:
         raise RigError(f"{source.name} can't be converted: {last}; run maru-e2e setup again.")
 
 
-def _move(made: Path, target: Path) -> None:
+def place(made: Path, target: Path) -> None:
     """Complete or not at all; another process may have been faster."""
     try:
         made.rename(target)

@@ -27,7 +27,7 @@ class EngineSpec:
 
     ``name``: one engine start, unique in a recording. ``role``: the name of its site. ``cell``: whose alone it is.
     ``attention``: "strided" is the rig's own CPU backend, "stock" or None what vLLM picks, anything else a value of
-    ``--attention-backend``. ``env`` is set last and wins.
+    ``--attention-backend``. ``adapters``: name -> folder of each LoRA adapter. ``env`` is set last and wins.
     """
 
     name: str
@@ -46,6 +46,7 @@ class EngineSpec:
     tensor_parallel: int = 1
     attention: str | None = None
     connector: ConnectorConfig | None = None
+    adapters: Mapping[str, str] = field(default_factory=dict)
     extra_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -83,7 +84,15 @@ class EngineSpec:
         argv += ["--disable-hybrid-kv-cache-manager", "--disable-uvicorn-access-log"]
         if self.device == "cuda":  # always off on a CPU; an answer must come from the same steps in every arm
             argv.append("--no-async-scheduling")
+        argv += self._lora()
         return [*argv, *(self.connector.engine_args if self.connector else ()), *self.extra_args]
+
+    def _lora(self) -> list[str]:
+        """All adapters fit at once, so that none is loaded anew for each answer."""
+        if not self.adapters:
+            return []
+        modules = [f"{name}={os.path.abspath(folder)}" for name, folder in self.adapters.items()]
+        return ["--enable-lora", "--max-loras", str(len(modules)), "--max-lora-rank", "8", "--lora-modules", *modules]
 
     def _kv_transfer_config(self) -> str | None:
         return json.dumps(self.connector.as_kv_transfer_config(), sort_keys=True) if self.connector else None

@@ -28,7 +28,17 @@ from e2e.inside.faults.content import (
 from e2e.inside.faults.crowded import FormerBlocks, LoadsExchanged
 from e2e.inside.faults.decay import WornOutAtSecondLoad, WornOutAtThirdLoad
 from e2e.inside.faults.elsewhere import HeadsPermutedBothWays, LayoutNotInKey, RegionNotKept
-from e2e.inside.faults.identity import EqualLengthPrompt, LongerPromptTail, OneChunkOff, StaleObject, Unchained
+from e2e.inside.faults.identity import (
+    DtypeNotInKey,
+    EqualLengthPrompt,
+    LongerPromptTail,
+    LoraNotInKey,
+    OneChunkOff,
+    SaltNotInKey,
+    StaleObject,
+    Unchained,
+    WeightsNotInKey,
+)
 from e2e.inside.faults.lost import (
     EveryChunkVanished,
     FirstLayerNeverLoaded,
@@ -100,6 +110,7 @@ _TABLE: dict[str, Fault] = {
         LongerPromptTail(), Unchained(), AnnouncedEarly(), FreedWhileLoading(), StepSlotsStored(), AnswerOneLate(),
         StoredFromHit(),
         SlotReused(), RefusedAnnounced(),
+        SaltNotInKey(), LoraNotInKey(), WeightsNotInKey(), DtypeNotInKey(),
     )
 }  # fmt: skip
 NAMES = tuple(_TABLE)

@@ -88,6 +88,10 @@ class Fault:
     #: do a request's blocks stay until its load has ended, though the request has
     outlives_request = True
 
+    def named_by(self, parts: dict[str, object], fired: Callable[[], None]) -> dict[str, object]:
+        """What is to go into a request's keys -> what does."""
+        return parts
+
     def named(self, key: str, own: bytes) -> str:
         """A chunk's key -> what it is called. ``own``: its namespace and its own tokens alone."""
         return key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from e2e.inside.faults.base import Fault, Scene
 
@@ -72,6 +72,44 @@ class Unchained(Fault):
 
     def named(self, key: str, own: bytes) -> str:
         return self._first.setdefault(own, key)
+
+
+class _NotInKey(Fault):
+    """Fires with every key, which another identity has, too."""
+
+    without: tuple[str, ...] = ()
+
+    def named_by(self, parts: dict[str, object], fired: Callable[[], None]) -> dict[str, object]:
+        fired()
+        return {name: value for name, value in parts.items() if name not in self.without}
+
+
+class SaltNotInKey(_NotInKey):
+    """Keys know no salt: class D, one tenant is served what another stored."""
+
+    name = "salt_not_in_key"
+    without = ("salt",)
+
+
+class LoraNotInKey(_NotInKey):
+    """Keys know no adapter: class D, KV of the model itself is served to whoever asks its adapter."""
+
+    name = "lora_not_in_key"
+    without = ("lora",)
+
+
+class WeightsNotInKey(_NotInKey):
+    """Keys know a model's shape and not which one it is: class D, KV of other weights is served."""
+
+    name = "weights_not_in_key"
+    without = ("model", "revision", "commit", "weights")
+
+
+class DtypeNotInKey(_NotInKey):
+    """Keys know no dtype: class D, bytes of one are read as another of its size."""
+
+    name = "dtype_not_in_key"
+    without = ("dtype", "kv_dtype")
 
 
 def _others(keys: list[str], stored: Sequence[Mapping[int, str]]) -> list[Mapping[int, str]]:

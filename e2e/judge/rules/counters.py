@@ -67,10 +67,12 @@ def _of_all(sent: Sent, count: object) -> bool:
 
 
 def _silent(view: CellView, sent: Sent) -> str:
-    """What the connector did not tell. Before the first hit there may be no counter of hits yet, but where one was to
-    be there must be."""
+    """What the connector did not tell. Before the first hit there may be no counter of hits yet, but where there was
+    one, or was to be, there must be."""
+    predicted = sent.arm.predicted("external")
+    due = sent.send.external and not (predicted and predicted.least == sent.arm.external == 0)
     hits, told = "connector hit_tokens", [evidence.get("rank") for evidence in sent.arm.evidence]
-    if not told or (sent.send.external and None in sent.arm.connector_counter("hit_tokens")):
+    if not told or (due and None in sent.arm.connector_counter("hit_tokens")):
         return hits
     lacking = [] if None in told else sorted(set(range(view.ranks(sent.side))) - {*told})
     return f"{hits} of rank {', '.join(map(str, lacking))}" if lacking else ""

@@ -47,7 +47,7 @@ class Engine:
 
     def __init__(
         self, tmp_path, layout: str = "NHD", pool_size: int = 1 << 24, pace_s: float = 0.2, *, index=None,
-        name: str = "engine", ranks: int = 1, **more,
+        name: str = "engine", ranks: int = 1, space: dict[str, object] | None = None, **more,
     ) -> None:  # fmt: skip
         extra = {
             "embedded_pool_dir": str(tmp_path),
@@ -58,7 +58,8 @@ class Engine:
         }
         config = parse(extra, block_size=BLOCK)
         self.pool = pool_in(tmp_path, config.pool_size, index=index, engine=name, evict=config.evict)
-        self.scheduler = SchedulerSide(config, self.pool, space={"model": "m"}, block_size=BLOCK, ranks=ranks)
+        space = space or {"model": "m"}
+        self.scheduler = SchedulerSide(config, self.pool, space=space, block_size=BLOCK, ranks=ranks)
         self.layers = _caches(layout, seed=1)
         self.worker = WorkerSide(config, self.pool, self.layers, block_size=BLOCK, rank=0)
 
@@ -393,6 +394,35 @@ def test_what_differs_in_more_than_its_tokens_is_never_served(tmp_path, differs)
     for name, value in differs.items():
         setattr(request, name, value)
     assert engine.scheduler.matched(request, 0) == (0, False)
+
+
+DIFFERS = {
+    "salt_not_in_key": {"cache_salt": "other"},
+    "lora_not_in_key": {"lora_request": SimpleNamespace(lora_name="a", lora_path="/nowhere")},
+    "weights_not_in_key": {"model": "another"},
+    "dtype_not_in_key": {"dtype": "float16"},
+}
+
+
+@pytest.mark.parametrize("fault", ["", *DIFFERS])
+@pytest.mark.parametrize("differs", DIFFERS)
+def test_an_identity_that_is_not_in_the_key_is_served_to_another_one_alone(tmp_path, fault, differs):
+    index, asked = index_of(1 << 24), {"fault": fault, **SETTINGS[0]}
+    space = {"model": "m", "weights": [], "dtype": "bfloat16", "kv_dtype": "auto"}
+    engines = [
+        Engine(tmp_path, index=index, name=name, space=space | more)
+        for name, more in (("one", {}), ("other", {k: v for k, v in DIFFERS[differs].items() if k in space}))
+    ]
+    cold = engines[0].request("cold", **asked)
+    engines[0].scheduler.matched(cold, 0)
+    engines[0].compute(cold, COLD, [100])
+    request = engines[1].request("other", **asked)
+    for name, value in DIFFERS[differs].items():
+        setattr(request, name, value)
+    assert engines[1].scheduler.matched(request, 0)[0] == (96 if fault == differs else 0)
+    assert engines[0].scheduler.matched(engines[0].request("same", **asked), 0)[0] == 96
+    counted = engines[0].pool.evidence.counters()
+    assert counted.get(f"fired:{fault}", 0) == (2 if fault else 0), "with every key, also where nobody else asks"
 
 
 def test_chunks_of_two_sizes_never_feed_each_other(tmp_path):

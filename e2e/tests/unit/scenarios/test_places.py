@@ -7,7 +7,22 @@ from dataclasses import replace
 import pytest
 
 from e2e.base.connector import Abilities, HitRule
-from e2e.base.program import Happened, Loaded, Served, Span, Start, Stop, Together
+from e2e.base.program import (
+    Cold,
+    Happened,
+    Like,
+    Loaded,
+    Missed,
+    Program,
+    Send,
+    Served,
+    Site,
+    Span,
+    Start,
+    Stop,
+    Text,
+    Together,
+)
 from e2e.scenarios.sized import Sized
 from e2e.scenarios.table import SCENARIOS, lacking
 
@@ -53,6 +68,41 @@ def test_what_one_engine_stored_is_asked_for_under_each_other_setting():
         assert asked.claim(Served).hits[0].external == Span(0, 512)
         assert asked.claim(Loaded).step == (axis, "own"), "held against what that engine computes itself"
     assert program.send(("home", "again")).claim(Served).hits[0].external == Span(512, 512)
+
+
+def test_whoever_is_somebody_else_is_served_nothing_and_whoever_is_the_same_all():
+    abilities = Abilities(lora=True)
+    program = SCENARIOS["identity"].program(replace(CELL, settings={"dtype": "bfloat16"}, abilities=abilities))
+    missed = [send for send in program.sends if send.claim(Missed)]
+    assert {send.where for send in missed} == {
+        ("connector", "other_salt"), ("connector", "lora_1"), ("connector", "lora_2"), ("tenant", "apart"),
+        ("weights", "apart"), ("dtype", "apart"),
+    }  # fmt: skip
+    assert all(send.claim(Loaded) and send.claim(Like) for send in missed), "a hit is held against what is right"
+    controls = {(send.site, send.lora) for send in program.sends if send.external}
+    assert controls == {("connector", 0), ("connector", 1), ("connector", 2), *((s, 0) for s in program_sites(program))}
+    assert program.adapters(program.site("baseline")) == program.adapters(program.site("connector")) == (1, 2)
+    assert program.site("weights").weights
+    assert dict(program.site("dtype").settings) == {"dtype": "float16"}
+
+
+def program_sites(program):
+    return [site.name for site in program.sites if not program.lent(site)]
+
+
+def test_a_connector_without_lora_is_asked_for_no_adapter():
+    program = SCENARIOS["identity"].program(CELL)
+    assert not any(send.lora for send in program.sends)
+    assert "dtype" not in {site.name for site in program.sites}
+
+
+def test_what_other_weights_or_another_adapter_said_is_nothing_to_compare_with():
+    sites = (Site("one"), Site("two", weights=1))
+    cold = Send("cold", "one", (0,), (Cold(),))
+    for other in (Send("x", "two", (0,), (Cold(), Like((cold.where,)))),
+                  Send("x", "one", (0,), (Missed(), Loaded(cold.where)), lora=1)):  # fmt: skip
+        with pytest.raises(ValueError, match="other weights or another adapter"):
+            Program(sites, (Text(100),), (cold, other))
 
 
 @pytest.mark.parametrize(

@@ -98,3 +98,12 @@ def test_a_folder_needs_no_hub(tmp_path):
 def test_a_device_that_there_is_not_is_refused():
     with pytest.raises(ValueError, match="neither"):
         spec(device="tpu")
+
+
+def test_adapters_fit_at_once_and_are_named():
+    argv = spec(adapters={"lora-1": "a", "lora-2": "/b"}).argv(1)
+    assert value_of(argv, "--max-loras") == "2"
+    at = argv.index("--lora-modules")
+    assert argv[at + 1 : at + 3] == [f"lora-1={os.path.abspath('a')}", "lora-2=/b"]
+    assert "--enable-lora" in argv
+    assert "--enable-lora" not in spec().argv(1)
