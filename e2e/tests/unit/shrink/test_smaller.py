@@ -212,5 +212,5 @@ def test_nothing_is_forgotten_for_nobody():
 def test_halves_come_down_to_each_alone(count):
     parts = list(halves(count))
     assert all(0 < len(part) < count or count == 1 for part in parts)
-    singles = [part[0] for part in parts if len(part) == 1]
-    assert singles == (list(reversed(range(count))) if count > 1 else [])
+    assert {place for part in parts[:2] for place in part} == ({*range(count)} if count > 1 else set())
+    assert [part[0] for part in parts[-count:]] == (list(reversed(range(count))) if count > 1 else [])
