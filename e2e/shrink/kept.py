@@ -62,9 +62,7 @@ class Keeping(Generic[P]):
 
     def missing(self, part: P, *, fresh: bool) -> int:
         """Starts that its program needs, on top of what is kept."""
-        program = part.program
-        own = [program.site(step.site) for step in program.flat if isinstance(step, Start)]
-        sites = [*own, *(site for site in program.sites if program.lent(site))]
+        program, sites = part.program, started(part.program)
         return sum(fresh or not keepable(program, site) or self._found(part, site) is None for site in sites)
 
     # a world
@@ -127,6 +125,12 @@ class Keeping(Generic[P]):
     def _found(self, part: P, site: Site) -> _Kept | None:
         wanted = self._spec_of(part, site)
         return next((kept for kept in self._kept if serves(kept.spec, wanted, exactly=bool(site.kv_tokens))), None)
+
+
+def started(program: Program) -> list[Site]:
+    """Sites as often as an engine is started for them."""
+    own = [program.site(step.site) for step in program.flat if isinstance(step, Start)]
+    return [*own, *(site for site in program.sites if program.lent(site))]
 
 
 def keepable(program: Program, site: Site) -> bool:

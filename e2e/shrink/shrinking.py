@@ -22,7 +22,7 @@ from e2e.report.reproduce import reproduce
 from e2e.settings.settings import RECORDING
 from e2e.settings.world import engine_python
 from e2e.shrink.failed import Failed, failed_cell
-from e2e.shrink.kept import Keeping
+from e2e.shrink.kept import Keeping, started
 from e2e.shrink.least import least
 from e2e.shrink.trials import Case, Limits, Planning, Trials, spent_s, starts
 
@@ -33,6 +33,8 @@ def shrink(
     """Returns the exit code: 1 with what still fails, 3 where the cell does not fail again, 4 where no engine could
     tell."""
     failed = failed_cell(folder, cell)
+    if (needed := len(started(failed.case.program))) > limits.starts:
+        raise UsageError(f"--starts: {limits.starts} is too few; the cell alone needs {needed} engine starts.")
     out = out or folder / f"shrunk-{failed.judged.id}"
     before = _before(failed, out, resume)
     settings = failed.settings.model_copy(update={"out": out, "argv": tuple(argv), "resume": resume})
@@ -40,9 +42,7 @@ def shrink(
     python = engine_python(settings.engine_python) if settings.launcher == "process" else sys.executable
     adapter = usable(settings.connector, settings, python=python)
     planning = Planning(settings, adapter, material(settings, python=python))
-    planned = planning.plan(failed.case)
-    if (needed := Keeping(None, _spec).missing(planned, fresh=True)) > limits.starts:
-        raise UsageError(f"--starts: {limits.starts} is too few; the cell alone needs {needed} engine starts.")
+    planning.plan(failed.case)
     with (
         under_way(
             settings, planning.made_of, Name.new(next_attempt(before)), [], before=before, steps={},

@@ -74,7 +74,7 @@ class PlantedEngine(FakeEngine):
         return super().empty()
 
 
-class _Silent:
+class Silent:
     """Of the player's surroundings, what nobody looks at here."""
 
     def record(self, kind, **data):
@@ -92,7 +92,7 @@ class _Silent:
 
 def fails(program: Program, bug: Bug) -> bool:
     """Plays it by the player: is anything served wrongly?"""
-    silent = _Silent()
+    silent = Silent()
     world = PlantedWorld(silent.record, bug=bug)
     Player(world, silent, silent, 1, lambda text: None).play([Key("K", {"K-a": program})])
     return bool(world.wrong)
