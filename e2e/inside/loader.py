@@ -37,7 +37,6 @@ class Job:
     fault: faults.Fault = faults.NONE
     landed: int = 0
     places: int = 0
-    done: bool = False
     failed: bool = False
     reported: bool = False
     orphaned: bool = False
@@ -58,7 +57,7 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        return self.failed or (self.done and self._on_device(self.layers))
+        return self.failed or (self.landed >= self.layers and self._on_device(self.layers))
 
     def _on_device(self, layers: int) -> bool:
         return not self.events or (len(self.events) >= layers and self.events[layers - 1].query())
@@ -84,9 +83,9 @@ class Job:
             self.landed = layer + 1
             self.changed.notify_all()
 
-    def end(self, *, failed: bool) -> None:
+    def fail(self) -> None:
         with self.changed:
-            self.failed, self.done = failed, True
+            self.failed = True
             self.changed.notify_all()
 
 
@@ -115,11 +114,10 @@ class Loader:
         """Loads in the caller's thread and stream, all layers at once."""
         staged = self.read(job)
         if staged is None:
-            job.end(failed=True)
+            job.fail()
             return
         job.places += self._place(job, self._to_device(job, staged), range(job.layers))
         job.land(job.layers - 1)
-        job.end(failed=False)
 
     def read(self, job: Job) -> torch.Tensor | None:
         """Staging tensor [L, 2, T, H, D] of the load's tokens on the host (pinned for CUDA), or None if any object is
@@ -181,12 +179,12 @@ class Loader:
                     self._load_layers(job, before)
             except Exception:  # the thread must live on, and the load must be reported
                 log.exception("Loading %s failed", job.load.request)
-                job.end(failed=True)
+                job.fail()
 
     def _load_layers(self, job: Job, before: torch.cuda.Event | None) -> None:
         staged = self.read(job)
         if staged is None:
-            job.end(failed=True)
+            job.fail()
             return
         self._closing.wait(self._slow_s * len(job.load.keys))
         release = min(job.load.settings.release_after_layers, job.layers)
@@ -206,7 +204,6 @@ class Loader:
                     event = self._stream.record_event()
                     job.events += [event] * len(group)
                 job.land(group.stop - 1)
-        job.end(failed=False)
 
     def close(self, limit_s: float = 5.0) -> None:
         self._closing.set()

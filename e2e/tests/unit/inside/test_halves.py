@@ -12,6 +12,7 @@ import torch
 from e2e.inside.config import parse
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.index import protocol as p
+from e2e.inside.loader import Job
 from e2e.inside.scheduler_side import SchedulerSide
 from e2e.inside.worker_side import WorkerSide
 from e2e.tests.unit.inside.pools import index_of, pool_in
@@ -142,6 +143,15 @@ def test_what_was_computed_comes_back(tmp_path, layout, settings):
     counters = engine.pool.evidence.counters()
     assert counters["hit_tokens"] == 96
     assert counters["loaded_bytes"] == counters["stored_bytes"] == 96 * LAYERS * 2 * HEADS * DIM * 4
+
+
+def test_a_load_has_ended_once_its_last_layer_lies_there():
+    """Not later: the step that waited for that layer is the one that journals it."""
+    job = Job(load=None, slots=torch.empty(0), layers=2, overlap=True, scene=None)
+    job.land(0)
+    assert not job.finished
+    job.land(1)
+    assert job.finished
 
 
 @pytest.mark.parametrize("steps", [[100], [33, 33, 34], [1] * 5 + [95], [31, 1, 68], [96, 4]])

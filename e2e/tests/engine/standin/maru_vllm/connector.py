@@ -52,11 +52,11 @@ class MaruKVConnector(EmbeddedConnector):
 
     def wait_for_save(self):
         super().wait_for_save()
-        for load in self._pool.loads(self._told):
+        for load in self._pool.evidence.loads(self._told):
             self._told = max(self._told, load["id"])
             tokens, chunk = load["tokens"], self._config.chunk_tokens
             packed = "packed-loaded" if load["storage_format"] == "chunkwise" else "loaded"
             logger.info("Maru: %s %d layers x %d chunks (%d tokens)", packed, load["layers"], tokens // chunk, tokens)
-        totals = self._pool.counters()
+        totals = self._pool.evidence.counters()
         entry = {"op_type": "batch_retrieve", "client_id": self._instance, "total_bytes": totals.get("loaded_bytes", 0)}
         self._call(REPORT_STATS, {"entries": [entry]})
