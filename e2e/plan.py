@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -90,7 +90,7 @@ class KeyPlan:
         for send in self.program.sends:
             if send.site == site.name:
                 for text in send.texts:
-                    span = self.program.texts[text].tokens + self._answer(send)
+                    span = self.program.texts[text].tokens + self.answer(send)
                     spans[text, send.salt] = max(span, spans.get((text, send.salt), 0))
         block = self.block_size_of(site)
         whole = (sum(-(-span // block) for span in spans.values()) + 1) * block
@@ -104,7 +104,8 @@ class KeyPlan:
             self.program.texts[text].tokens for text, _ in {(t, send.salt) for send in sends for t in send.texts}
         )
 
-    def _answer(self, send: Send) -> int:
+    def answer(self, send: Send) -> int:
+        """Output tokens."""
         return send.answer or self.settings.max_tokens
 
     @property
@@ -168,7 +169,7 @@ class KeyPlan:
         config = self._on_pool(site).config(cell, pool_dir=pool_dir, block_size=block_size)
         if site.connector and site.slow_s:
             config = self.adapter.slowed(config, site.slow_s)
-        longest = max(self.program.texts[text].tokens + self._answer(s) for s in self.program.sends for text in s.texts)
+        longest = max(self.program.texts[text].tokens + self.answer(s) for s in self.program.sends for text in s.texts)
         room = int(self.tokens(site) * (1 if site.kv_tokens else KV_SPARE)) * (self.bytes_per_token or 0)
         return EngineSpec(
             name=name, engine_key=self.key, role=site.name, model=model, device=settings.device,
@@ -255,24 +256,34 @@ def _check_told(plan: KeyPlan, limits: Sequence[int | None]) -> None:
         raise SettingsError(f"connector {plan.adapter.name}: {why}")
 
 
-def with_faults(grid: Grid, planned: KeyPlan, *, packed: bool) -> Grid:
+def with_faults(grid: Grid, plans: Iterable[KeyPlan], *, packed: bool) -> Grid:
     """The same cells clean, each several times if asked for, and once more with every fault that can act there.
-    ``planned``: of any of its cells;
-    ``packed``: see ``Shape``."""
-    settings, adapter, model = planned.settings, planned.adapter, planned.model
-    rule = planned.hit_rule()
-    shape = Shape(
-        packed=packed, kv_heads=model.kv_heads if model else 8,
-        layers=model.layers if model else 2, block_size=planned.block_size, chunk_tokens=rule.granularity,
-        served_chunks=max(map(rule.external, planned.lengths.lengths)) // rule.granularity,
-        prompts=len(planned.lengths.lengths),
-    )  # fmt: skip
-    made, left_out = planted(grid.cells, settings.faults, shape, around=not adapter.abilities.plants_faults)
+    ``plans``: one for each story of the grid, of any of its cells; ``packed``: see ``Shape``."""
+    made: list[Cell] = []
+    left_out: list[tuple[Cell, str]] = []
+    for planned in plans:
+        settings, around = planned.settings, not planned.adapter.abilities.plants_faults
+        story = planned.cells[0].get("scenario", RERUN)
+        cells = [cell for cell in grid.cells if cell.get("scenario", RERUN) == story]
+        there, why = planted(cells, settings.faults, shape_of(planned, packed=packed), around=around)
+        made, left_out = [*made, *there], [*left_out, *why]
     if not made and left_out:
         cell, why = left_out[0]
         raise SettingsError(f"no fault is left to plant ({cell.id}: {why.rstrip('.')}); widen --cell or --fault.")
     invalid = tuple(Invalid(cell, why) for cell, why in left_out)
     return replace(grid, cells=(*twins(grid.cells, settings.rounds), *made), invalid=(*grid.invalid, *invalid))
+
+
+def shape_of(planned: KeyPlan, *, packed: bool) -> Shape:
+    """What the effect of a fault in these cells depends on."""
+    model, rule, lengths_ = planned.model, planned.hit_rule(), planned.lengths.lengths
+    answers = (planned.answer(send) for send in planned.program.sends if send.external)
+    return Shape(
+        packed=packed, kv_heads=model.kv_heads if model else 8, layers=model.layers if model else 2,
+        block_size=planned.block_size, chunk_tokens=rule.granularity,
+        served_chunks=max(map(rule.external, lengths_)) // rule.granularity, prompts=len(lengths_),
+        answer=max(answers, default=0),
+    )  # fmt: skip
 
 
 def check_space(plan: KeyPlan, shared: Path) -> None:

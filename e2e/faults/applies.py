@@ -75,6 +75,15 @@ def other_prompts(cell: Cell, shape: Shape) -> str | None:
     return None if shape.prompts > 1 else "There is one prompt, so no object of another one."
 
 
+def answer(tokens: int) -> Applies:
+    def applies(cell: Cell, shape: Shape) -> str | None:
+        if shape.answer >= tokens:
+            return None
+        return f"No answer after a load has {tokens} tokens; ask for --max-tokens {tokens}, or for another story."
+
+    return applies
+
+
 def several_tokens(cell: Cell, shape: Shape) -> str | None:
     return None if shape.block_size > 1 else "A block holds one token."
 

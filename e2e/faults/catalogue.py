@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from e2e.base.errors import SettingsError
 from e2e.base.fault import parted
-from e2e.base.spelling import hint
+from e2e.base.spelling import meant
 from e2e.faults import applies, variations
 from e2e.faults.info import FaultInfo
 
@@ -128,4 +128,6 @@ def find(name: str) -> FaultInfo:
         return FAULTS[fault]
     if any(part.strip() in FAULTS for part in name.split(",")):
         raise SettingsError(f"fault {name!r} is no single name; give --fault once for each.")
-    raise SettingsError(f"fault {name!r} is unknown; {hint(name, sorted(FAULTS))}")
+    close = meant(name, FAULTS)
+    cure = f"did you mean {close}?" if close else "use one that docs/faults.md lists, such as bit_flip."
+    raise SettingsError(f"fault {name!r} is unknown; {cure}")

@@ -24,7 +24,8 @@ KINDS: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Shape:
     """What a fault's effect depends on. ``packed``: K and V in one head-first page (base/kv_form.py), else rank
-    5. ``kv_heads``: of the model, shared by its ranks. ``served_chunks``: of the longest load. ``prompts``: per arm."""
+    5. ``kv_heads``: of the model, shared by its ranks. ``served_chunks``: of the longest load. ``prompts``: per arm.
+    ``answer``: output tokens of the longest answer that follows a load."""
 
     packed: bool
     kv_heads: int
@@ -33,6 +34,7 @@ class Shape:
     chunk_tokens: int
     served_chunks: int
     prompts: int
+    answer: int = 4
 
 
 Applies = Callable[[Cell, Shape], "str | None"]

@@ -85,6 +85,17 @@ LIVES = (
         "class B, a buffer cleared by its former owner's number", ("zeros", "unknown"), applies.always,
         kind="damage to others"),
 )  # fmt: skip
+ANSWERS = (
+    *(
+        FaultInfo(f"spoilt_at_token_{at}", f"at output token {at} the first block has keys for values",
+            "class B, blocks of a running request written", ("unknown",), applies.answer(at), kind="generated tokens")
+        for at in (2, 3, 8, 12)
+    ),
+    FaultInfo("end_spoilt_at_token_2", "at output token 2 the last block of the prompt has keys for values",
+        "class B, a load that goes on under an answer", ("unknown",), applies.answer(2), kind="generated tokens"),
+    FaultInfo("answer_lost_at_token_3", "at output token 3 the KV of the first one is zeroed",
+        "class B, a block cleared that is in use", ("unknown",), applies.answer(3), kind="generated tokens"),
+)  # fmt: skip
 RANKS = (
     FaultInfo("other_ranks_share", "every rank loads the share of the next one", "class A, ranks counted otherwise",
         ("heads_permuted", "unknown"), applies.ranks, kind="rank"),
@@ -100,4 +111,4 @@ RANKS = (
     FaultInfo("last_rank_permutes", "heads of the last rank are rotated by one", "class A, heads split otherwise",
         ("heads_permuted",), applies.both(applies.ranks, applies.heads), kind="rank"),
 )  # fmt: skip
-ALL = (*PARTIAL, *LOST, *PLACES, *LIVES, *RANKS)
+ALL = (*PARTIAL, *LOST, *PLACES, *LIVES, *ANSWERS, *RANKS)

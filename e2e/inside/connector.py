@@ -27,7 +27,7 @@ from e2e.inside.config import EmbeddedConfig, parse
 from e2e.inside.evidence import OF_ALL, Evidence
 from e2e.inside.index.client import Client, IndexGone, own_index
 from e2e.inside.pool import Pool, PoolError
-from e2e.inside.scheduler_side import Load, SchedulerSide, Store
+from e2e.inside.scheduler_side import Answering, Load, SchedulerSide, Store
 from e2e.inside.worker_side import WorkerSide
 
 log = logging.getLogger("vllm.maru_e2e.embedded")
@@ -38,6 +38,7 @@ class StepWork(KVConnectorMetadata):
     loads: list[Load] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     preempted: set[str] = field(default_factory=set)
+    answering: list[Answering] = field(default_factory=list)
 
 
 class EmbeddedConnector(KVConnectorBase_V1):
@@ -78,6 +79,7 @@ class EmbeddedConnector(KVConnectorBase_V1):
     def bind_connector_metadata(self, connector_metadata: StepWork) -> None:
         super().bind_connector_metadata(connector_metadata)
         self._worker.begin_stores(connector_metadata.stores)
+        self._worker.answer(connector_metadata.answering)
 
     def start_load_kv(self, forward_context, **kwargs: Any) -> None:
         self._worker.start_loads(self._get_connector_metadata().loads)
@@ -125,7 +127,8 @@ class EmbeddedConnector(KVConnectorBase_V1):
 
     def build_connector_meta(self, scheduler_output) -> StepWork:
         loads, stores = self._scheduler.step(scheduler_output)
-        return StepWork(loads, stores, set(getattr(scheduler_output, "preempted_req_ids", None) or ()))
+        preempted = set(getattr(scheduler_output, "preempted_req_ids", None) or ())
+        return StepWork(loads, stores, preempted, self._scheduler.answering)
 
     def update_connector_output(self, connector_output) -> None:
         early = self._scheduler.received(connector_output.finished_recving)

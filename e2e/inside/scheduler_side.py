@@ -50,6 +50,18 @@ class Store:
 
 
 @dataclass
+class Answering:
+    """While a fault is planted: a request that something was loaded for computes its ``token``-th output token, from 2,
+    in this step. ``prompt``: its tokens; ``blocks``: its whole block table."""
+
+    request: str
+    settings: RequestSettings
+    blocks: list[int]
+    prompt: int
+    token: int
+
+
+@dataclass
 class Tracked:
     """``request``: vLLM's own, whose tokens grow."""
 
@@ -78,6 +90,8 @@ class SchedulerSide:
         self._config, self._pool, self._space, self._block_size, self._ranks = config, pool, space, block_size, ranks
         self._requests: dict[str, Tracked] = {}
         self._loads: list[Load] = []
+        #: of the step that was planned last
+        self.answering: list[Answering] = []
         self._lingering: set[str] = set()
         self._loading: list[str] = []
         self._under_way: set[str] = set()
@@ -119,6 +133,7 @@ class SchedulerSide:
             self._unpin(request)
         self._loading = [load.request for load in self._loads if load.settings.load == "sync"]
         loads, self._loads = self._loads, []
+        self.answering = []
         stores: list[Store] = []
         for new in output.scheduled_new_reqs:
             if (tracked := self._requests.get(new.req_id)) is not None:
@@ -206,6 +221,9 @@ class SchedulerSide:
         its tokens are known when the step is planned."""
         chunk, blocks_per_chunk = self._config.chunk_tokens, self._config.chunk_tokens // self._block_size
         prompt = tracked.request.num_prompt_tokens
+        if tracked.settings.fault and tracked.matched[1] and computed >= prompt:
+            token, blocks = computed - prompt + 2, list(tracked.blocks)
+            self.answering.append(Answering(request_id, tracked.settings, blocks, prompt, token))
         whole = min((computed + output.num_scheduled_tokens[request_id]) // chunk, len(tracked.keys))
         if computed // chunk < tracked.stored:
             # A failed load that is recomputed steps back: what it stored since may be made of what was not there.

@@ -25,7 +25,7 @@ from e2e.inside.loader import Job, Loader
 from e2e.inside.placement.base import new_staging, words
 from e2e.inside.placement.index import Index
 from e2e.inside.pool import Pool
-from e2e.inside.scheduler_side import Load, Store
+from e2e.inside.scheduler_side import Answering, Load, Store
 from e2e.inside.storer import Storer
 
 #: Longest wait for one layer inside a forward, in seconds; past it the forward must not go on.
@@ -166,6 +166,13 @@ class WorkerSide:
             job = self._jobs[request]
             job.awaited.set()
             job.wait_for_layer(job.layers - 1, LAYER_LIMIT_S)
+
+    def answer(self, answering: list[Answering]) -> None:
+        """Before the forward of a step; only planted faults have anything to do here."""
+        for one in answering:
+            settings = one.settings.on_rank(self._rank)
+            fault, scene = faults.get(settings.fault), self._scene(settings)
+            fault.answered(self._layers, one.blocks, one.prompt, one.token, scene)
 
     # stores
 

@@ -14,6 +14,14 @@ from e2e.inside.faults.addressing import (
     TokenFirstView,
     WriteIntoCopy,
 )
+from e2e.inside.faults.answer import (
+    AnswerLostAtToken3,
+    EndSpoiltAtToken2,
+    SpoiltAtToken2,
+    SpoiltAtToken3,
+    SpoiltAtToken8,
+    SpoiltAtToken12,
+)
 from e2e.inside.faults.base import Fault, Placing, Put, Scene
 from e2e.inside.faults.content import (
     BitFlip,
@@ -101,7 +109,9 @@ _TABLE: dict[str, Fault] = {
         HalvesSwapped(), FirstLayerNeighbour(), LastLayerNeighbour(), OneSlotBack(), OneBlockOff(), BlocksReversed(),
         ChunksExchanged(), LocalPartNotSkipped(), StaleLastObject(), LayerOfLoadBefore(), WornOutAtSecondLoad(),
         WornOutAtThirdLoad(), StrayWrite(), StrayTail(), StrayBit(), StoreStrays(), OtherRanksShare(),
-        FirstRanksShare(), LastRankNeverLoads(), LastRankSwallows(), LastRankStale(), LastRankPermutes(),
+        SpoiltAtToken2(), SpoiltAtToken3(), SpoiltAtToken8(), SpoiltAtToken12(), EndSpoiltAtToken2(),
+        AnswerLostAtToken3(), FirstRanksShare(), LastRankNeverLoads(), LastRankSwallows(), LastRankStale(),
+        LastRankPermutes(),
         PhysicalViewOmitted(), TokenFirstView(), AxesSwappedIndex(), WriteIntoCopy(), OneSlotOff(), TailDropped(),
         LayerNeverLoaded(), KvSwapped(), NeighbourLayer(), LayerOrderShifted(), HeadsPermuted(), BitFlip(),
         ReadAsFp16(), ScaleLost(), ZeroLayer(), OneChunkOff(), StaleObject(), EqualLengthPrompt(), OverlapNotWaited(),

@@ -146,5 +146,9 @@ class Fault:
     def after_load(self, layers: Sequence[PagedLayer], mine: list[int], before: list[int], scene: Scene) -> None:
         """A load is in blocks ``mine``, in all ``layers``; that before it, with the same settings, had ``before``."""
 
+    def answered(self, layers: Sequence[PagedLayer], blocks: list[int], prompt: int, token: int, scene: Scene) -> None:
+        """A request that something was loaded for is about to compute its ``token``-th output token, from 2.
+        ``blocks``: its whole table; ``prompt``: its tokens."""
+
     def after_store(self, layer: PagedLayer, number: int, blocks: Sequence[int], scene: Scene) -> None:
         """Layer ``number`` of a chunk that lies in ``blocks`` was copied out, and the request goes on."""

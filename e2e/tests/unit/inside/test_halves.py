@@ -168,6 +168,20 @@ def test_chunks_are_stored_whole_whatever_the_steps(tmp_path, steps):
     assert torch.equal(engine.kv(other, 96), expected)
 
 
+def test_a_planted_fault_is_told_of_each_output_token_behind_a_load(tmp_path):
+    engine, settings = Engine(tmp_path), {**SETTINGS[0], "fault": "spoilt_at_token_3"}
+    cold, rerun = (engine.request(name, **settings) for name in ("cold", "rerun"))
+    clean = engine.request("clean", **SETTINGS[0])
+    engine.scheduler.matched(cold, 0)
+    engine.compute(cold, [5, 9, 2, 30, 31, 7, 8], [100, 1])
+    assert not engine.scheduler.answering, "nothing was loaded for it"
+    for request, told in ((rerun, [[], [2], [3]]), (clean, [[], [], []])):
+        engine.load(request, [40, 12, 50, 51, 3, 60, 61])
+        for at, (size, tokens) in enumerate(zip((4, 1, 1), told, strict=True)):
+            engine.compute(request, [40, 12, 50, 51, 3, 60, 61], [size], start=(96, 100, 101)[at])
+            assert [one.token for one in engine.scheduler.answering] == tokens
+
+
 def test_the_last_token_is_never_served(tmp_path):
     engine = Engine(tmp_path)
     settings = SETTINGS[0]

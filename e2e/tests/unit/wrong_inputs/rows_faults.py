@@ -24,16 +24,34 @@ _UNKNOWN = {
     "an unknown fault, with the name that was meant": ("bit_flp", "did you mean bit_flip?"),
     "a fault in capitals": ("BIT_FLIP", "did you mean bit_flip?"),
     "a fault with hyphens": ("zero-layer", "did you mean zero_layer?"),
-    "a fault that is like none": ("gremlin", "use axes_swapped_index, bit_flip"),
-    "an empty fault": ("", "use axes_swapped_index, bit_flip"),
+    "a fault that is like none": ("gremlin", "use one that docs/faults.md lists"),
+    "an empty fault": ("", "use one that docs/faults.md lists"),
     "two faults in one word": ("bit_flip,zero_layer", "give --fault once for each"),
-    "a fault on a rank without a number": ("bit_flip_on_rank_one", "use axes_swapped_index, bit_flip"),
-    "an unknown fault on a rank": ("gremlin_on_rank_1", "use axes_swapped_index, bit_flip"),
-    "a fault on a negative rank": ("bit_flip_on_rank_-1", "use axes_swapped_index, bit_flip"),
-    "a fault by its class": ("A", "use axes_swapped_index, bit_flip"),
+    "a fault on a rank without a number": ("bit_flip_on_rank_one", "use one that docs/faults.md lists"),
+    "an unknown fault on a rank": ("gremlin_on_rank_1", "use one that docs/faults.md lists"),
+    "a fault on a negative rank": ("bit_flip_on_rank_-1", "use one that docs/faults.md lists"),
+    "a fault by its class": ("A", "use one that docs/faults.md lists"),
 }
 
 ROWS = (
+    Row(
+        "no fault and a fault",
+        ("faults", "--fault", "none", "--fault", "bit_flip"),
+        2,
+        ("--fault: none plants nothing", "drop one or the other"),
+    ),
+    Row(
+        "a token that no answer has",
+        ("faults", "--fault", "spoilt_at_token_12", "--scenario", "arms"),
+        2,
+        ("no fault is left to plant", "--max-tokens 12", "widen"),
+    ),
+    Row(
+        "a fault of ranks where there is one",
+        ("faults", "--fault", "first_ranks_share"),
+        2,
+        ("no fault is left to plant", "tensor_parallel=2", "widen"),
+    ),
     *(Row(name, ("faults", "--fault", word), 2, (f"fault {word!r}", hint)) for name, (word, hint) in _UNKNOWN.items()),
     *(
         Row(name, ("faults", "--fault", fault, "--cell", cell), 2, ("no fault is left to plant", why, "widen"))
