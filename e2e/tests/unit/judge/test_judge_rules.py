@@ -412,3 +412,18 @@ def test_a_connector_that_may_miss_has_shown_nothing_while_it_always_does():
         recording.change("metrics.delta", missed, arm=arm)
         recording.change("request.done", put(cached_tokens=0), arm=arm)
     assert verdict(recording).reason is Reason.NO_HIT
+
+
+def test_where_nothing_need_be_served_and_nothing_was_the_connector_counts_no_hit():
+    def clean_miss(recording, arm="external_again"):
+        recording.change("expect.hit", put(least_external=0), arm=arm)
+        recording.change(
+            "metrics.delta", lambda data: data["counters"].update(external_kv_transfer=0, external_hits=0), arm=arm
+        )
+        recording.change("request.done", put(cached_tokens=0), arm=arm)
+        return recording.change("connector.evidence", lambda data: data.update(counters={}, loads=[]), arm=arm)
+
+    assert verdict(clean_miss(Recording())).verdict is Verdict.PASS
+    unsaid = Recording().change("expect.hit", put(least_external=0), arm="external_again")
+    unsaid.change("connector.evidence", lambda data: data["counters"].clear(), arm="external_again")
+    assert verdict(unsaid).reason is Reason.COUNTERS_MISSING, "something was served, and it did not say so"
