@@ -233,16 +233,25 @@ def plan(
             f"scenario {planned.program.scenario} needs a pool of a given size, and connector {adapter.name} has none; "
             "take another connector or scenario."
         )
-    if any(any(planned.program.identity(send)) for send in planned.program.sends) and (settings.attach or not model):
-        raise SettingsError(
-            f"scenario {planned.program.scenario} makes weights and adapters of a model folder; give --model one, "
-            "without --attach."
-        )
+    _check_identities(planned)
     if settings.told:
         _check_told(planned, limits)
     if planned.bytes_per_token and not settings.attach:
         check_space(planned, shared)
     return planned
+
+
+def _check_identities(plan: KeyPlan) -> None:
+    program, settings = plan.program, plan.settings
+    if any(map(program.adapters, program.sites)) and not plan.adapter.abilities.lora:
+        raise SettingsError(
+            f"scenario {program.scenario} asks LoRA adapters, and connector {plan.adapter.name} states no lora."
+        )
+    if any(any(program.identity(send)) for send in program.sends) and (settings.attach or not plan.model):
+        raise SettingsError(
+            f"scenario {program.scenario} makes weights and adapters of a model folder; give --model one, "
+            "without --attach."
+        )
 
 
 def _check_told(plan: KeyPlan, limits: Sequence[int | None]) -> None:

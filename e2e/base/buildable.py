@@ -40,6 +40,8 @@ def check(program: Program) -> None:
             raise ValueError(f"{site.name} says of its store that it has another size")
         if (site.pool and site.pool.tokens < 1) or (site.kv_tokens is not None and site.kv_tokens < 1):
             raise ValueError(f"{site.name} has no room at all")
+    if any(seed < 0 for seed in (*(site.weights for site in program.sites), *(send.lora for send in program.sends))):
+        raise ValueError("a seed is a whole number from 0 on")
     for index, text in enumerate(program.texts):
         _check_text(program, index, text)
     for step in program.steps:

@@ -8,16 +8,9 @@ from e2e.base.event import Event
 from e2e.report.facts import facts
 
 DONE = {
-    "token_ids": [1], "logprobs": [0.0], "top": [{}], "finish_reason": "length", "sent_ns": 0, "first_ns": 1, "done_ns": 2,
-}  # fmt: skip
-    "token_ids": [1],
-    "logprobs": [0.0],
-    "top": [{}],
-    "finish_reason": "length",
-    "sent_ns": 0,
-    "first_ns": 1,
+    "token_ids": [1], "logprobs": [0.0], "top": [{}], "finish_reason": "length", "sent_ns": 0, "first_ns": 1,
     "done_ns": 2,
-}
+}  # fmt: skip
 PLACE = {"engine": "K.dtype.1", "cell": "C", "arm": "asked"}
 
 

@@ -79,6 +79,21 @@ ROWS = (
         "unknown field `bytes`"),
     row("two sizes of one store", changed("sites", to=[
         {"name": "one", "pool": {"tokens": 256, "evicts": True}}, {"name": "two"}]), "another size"),
+    row("an adapter of no seed", changed("steps", 0, "lora", to=-1), "a seed is a whole number from 0 on", FROM),
+    row("an adapter by its name", changed("steps", 0, "lora", to="mine"), "$.steps[0].lora"),
+    row("weights of no seed", changed("sites", 0, "weights", to=-7), "a seed is a whole number from 0 on"),
+    row("weights as a folder", changed("sites", 0, "weights", to="/models/other"), "$.sites[0].weights"),
+    row("one adapter held against another", step(**{**SEND, "name": "other", "lora": 2, "claims": [
+        {"claim": "missed"}, {"claim": "like", "steps": [["one", "cold"]]}]}), "other weights or another adapter"),
+    row("one adapter's KV held against another's", step(**{**SEND, "name": "other", "lora": 2, "claims": [
+        {"claim": "missed"}, {"claim": "loaded", "step": ["one", "cold"]}]}), "other weights or another adapter"),
+    row("other weights held against the model's", json.dumps({**GOOD, "sites": [*GOOD["sites"], {
+        "name": "two", "weights": 1}], "steps": [SEND, {**SEND, "site": "two", "claims": [
+            {"claim": "cold"}, {"claim": "computed", "step": ["one", "cold"]}]}]}), "other weights or another adapter"),
+    Row("--program: an adapter for a connector that takes none",
+        ("run", "--program", "p.json", "--connector", "example", *CELL[:1], "layout=HND"), 2,
+        ("connector example", "states no lora"),
+        given=lambda folder: (folder / "p.json").write_text(changed("steps", 0, "lora", to=1)) and None),
     row("sent twice", changed("steps", to=[SEND, SEND]), "is sent twice"),
     row("served without a look", changed("steps", to=[SEND, SERVED]), "no claim looks at it"),
     row("a scenario that leads out of the folder", changed("scenario", to="../mine"), "no word of letters"),

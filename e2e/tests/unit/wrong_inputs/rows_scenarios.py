@@ -15,6 +15,7 @@ _UNKNOWN = {
     "a scenario by its file": ("replay.py", "did you mean replay?"),
     "a path as a scenario": ("../replay", "did you mean replay?"),
 }
+_MINE = '[connector]\nname = "mine"\nclass = "Mine"\nmodule_path = "mine"\n'
 _BOTH = ("run", "faults", "cells")
 
 
@@ -54,6 +55,20 @@ ROWS = (
     Row(
         "a scenario as an axis of a grid file", ("run", "--grid", "g.toml"), 2, ("g.toml", "scenario is no axis"),
         given=_write("g.toml", '[grid]\nscenario = ["replay"]\n'),
+    ),
+    *(
+        Row(
+            f"scenario {name} of a connector that does not say that it {does}",
+            ("run", "--scenario", name, "--connector", "c.toml"), 2,
+            ("no cell is left to run", f"scenario {name} needs a connector that states", need),
+            given=_write("c.toml", _MINE),
+        )
+        for name, need, does in (
+            ("restart", "survives_restart", "outlives its engines"),
+            ("second", "shared_store", "serves two engines"),
+            ("cross", "survives_restart", "outlives its engines"),
+            ("identity", "survives_restart", "outlives its engines"),
+        )
     ),
     Row("a scenario of a comparison", ("gain", "--scenario", "replay", "--axis", "placement", "index", "kernel"), 2,
         ("--scenario",)),
