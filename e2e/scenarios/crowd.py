@@ -14,7 +14,7 @@ SPREAD_S = 1.0
 
 
 class Crowd:
-    """Several loads in one step go each to its own request, and none to one that is at work already."""
+    """Several loads in one step go each to its own request, and none into one that is at work already."""
 
     name = "crowd"
 
@@ -22,4 +22,6 @@ class Crowd:
         story = Opening(cell, tuple(map(Text, islice(cycle(cell.lengths), REQUESTS))))
         together = story.again("together", Happened("reads_in_one_step", 2), at_once=REQUESTS)
         spread = story.again("spread", at_once=REQUESTS, spread_s=SPREAD_S)
-        return story.program(self.name, *together, *spread, *story.again("warm", Like(story.like)))
+        looks = story.afterwards("together_afterwards"), story.afterwards("spread_afterwards")
+        warm = story.again("warm", Like(story.like))
+        return story.program(self.name, *together, looks[0], *spread, looks[1], *warm)

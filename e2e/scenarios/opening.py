@@ -68,6 +68,13 @@ class Opening:
         looked = Send(name, self.one.name, chosen, (served, Loaded(self.cold.where), *claims), **how)
         return Forget(self.one.name), Scribble(self.one.name), looked
 
+    def afterwards(self, name: str) -> Send:
+        """All once more from vLLM's own cache, with the blocks that they were loaded into: where a load for somebody
+        else wrote while they were answered, it shows."""
+        hits = [self.cell.hit(text.tokens, local=self.cell.local(text.tokens)) for text in self.texts]
+        claims = (Served(False, tuple(hits)), Loaded(self.cold.where), Like(self.like))
+        return Send(name, self.one.name, self._every, claims, answer=min(2, self.cell.answer))
+
     def program(self, scenario: str, *then: Step) -> Program:
         sites = (PLAIN, self.one) if self.cell.baseline else (self.one,)
         return Program(sites, self.texts, (*self.alone, self.cold, *then), scenario)

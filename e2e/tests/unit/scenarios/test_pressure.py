@@ -57,6 +57,20 @@ def test_a_crowd_comes_together_and_then_one_after_the_other():
     assert {text.tokens for text in told("crowd").texts} == {*CELL.lengths}
 
 
+def test_after_a_crowd_each_is_asked_for_once_more_where_it_was_loaded():
+    """No Forget stands between, so a block that somebody else's load wrote into is read again."""
+    steps = told("crowd").steps
+    for name in ("together", "spread"):
+        at = next(number for number, step in enumerate(steps) if isinstance(step, Send) and step.name == name)
+        after = steps[at + 1]
+        assert (after.name, after.texts) == (f"{name}_afterwards", steps[at].texts)
+        assert not after.external
+        assert after.claim(Loaded).step == ("one", "cold")
+        assert [hit.local.least for hit in told("crowd").hits(after)] == [
+            CELL.local(told("crowd").texts[text].tokens) for text in after.texts
+        ]
+
+
 @pytest.mark.parametrize("cell", SIZES)
 @pytest.mark.parametrize(("name", "counted"), [("eviction", "evictions"), ("full", "no_room")])
 def test_a_small_pool_holds_some_texts_and_not_all(name, counted, cell):
