@@ -33,7 +33,7 @@ from e2e.inside.faults.content import (
     ScaleLost,
     ZeroLayer,
 )
-from e2e.inside.faults.crowded import FormerBlocks, LoadsExchanged
+from e2e.inside.faults.crowded import FormerBlocks, LoadsDropped, LoadsExchanged, ResumedNotLoaded
 from e2e.inside.faults.decay import WornOutAtSecondLoad, WornOutAtThirdLoad
 from e2e.inside.faults.elsewhere import HeadsPermutedBothWays, LayoutNotInKey, RegionNotKept
 from e2e.inside.faults.identity import (
@@ -86,7 +86,7 @@ from e2e.inside.faults.ranks import (
     LastRankSwallows,
     OtherRanksShare,
 )
-from e2e.inside.faults.room import RefusedAnnounced, SlotReused
+from e2e.inside.faults.room import EvictedAnnounced, RefusedAnnounced, RefusedCut, RefusedOverwrites, SlotReused
 from e2e.inside.faults.stray import StoreStrays, StrayBit, StrayTail, StrayWrite
 from e2e.inside.faults.timing import (
     AnnouncedEarly,
@@ -119,7 +119,8 @@ _TABLE: dict[str, Fault] = {
         RegionNotKept(), LayoutNotInKey(), HeadsPermutedBothWays(),
         LongerPromptTail(), Unchained(), AnnouncedEarly(), FreedWhileLoading(), StepSlotsStored(), AnswerOneLate(),
         StoredFromHit(),
-        SlotReused(), RefusedAnnounced(),
+        SlotReused(), RefusedAnnounced(), LoadsDropped(), ResumedNotLoaded(),
+        EvictedAnnounced(), RefusedCut(), RefusedOverwrites(),
         SaltNotInKey(), LoraNotInKey(), WeightsNotInKey(), DtypeNotInKey(),
     )
 }  # fmt: skip

@@ -33,6 +33,35 @@ class FormerBlocks(Fault):
         return [table or now for table, now in zip(found, tables, strict=True)]
 
 
+class LoadsDropped(Fault):
+    """Of the loads of a step only the first is done, and all are reported good: class C, one completion for a batch."""
+
+    name = "loads_dropped"
+
+    def into(self, tables: list[list[int]], former: Sequence[list[int] | None], scene: Scene) -> list[list[int]]:
+        if len(tables) < 2:
+            return tables
+        scene.fired()
+        return [tables[0], *map(_nowhere, tables[1:])]
+
+
+class ResumedNotLoaded(Fault):
+    """A request that was preempted is taken for loaded when it comes back: class B, a mark that nobody took away. Its
+    new blocks hold what others left there."""
+
+    name = "resumed_not_loaded"
+
+    def into(self, tables: list[list[int]], former: Sequence[list[int] | None], scene: Scene) -> list[list[int]]:
+        if any(former):
+            scene.fired()
+        return [_nowhere(now) if old else now for now, old in zip(tables, former, strict=True)]
+
+
+def _nowhere(table: list[int]) -> list[int]:
+    """Negative slots are written to by no placement."""
+    return [-1] * len(table)
+
+
 def _over(mine: list[int], other: list[int]) -> list[int]:
     """``mine``, as far as it goes with the blocks of ``other``."""
     return [*other[: len(mine)], *mine[len(other) :]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from e2e.inside.faults.base import Fault, Put, Scene
 from e2e.inside.pool import Pool
 
@@ -18,6 +20,19 @@ class SlotReused(Fault):
         return one.why
 
 
+class EvictedAnnounced(Fault):
+    """What was evicted is still announced, and a load of it brings zeros: class C, a miss that is taken for a hit."""
+
+    name = "evicted_announced"
+
+    def after_put(self, pool: Pool, one: Put, before: Put | None, scene: Scene) -> str:
+        if not one.why and one.evicted:
+            scene.fired()
+            blank = [(name, torch.zeros_like(tensor)) for name, tensor in one.under(one.evicted[0])]
+            pool.put(one.evicted[0], one.tag, blank)
+        return one.why
+
+
 class RefusedAnnounced(Fault):
     """The pool has no room, and the object is announced as stored all the same: class C, a refusal that nobody heeds.
     Its key leads to what lay there before."""
@@ -30,3 +45,37 @@ class RefusedAnnounced(Fault):
         scene.fired()
         pool.forget([before.group])
         return pool.put(one.group, one.tag, before.under(one.group))
+
+
+class RefusedCut(Fault):
+    """An object for which there is no room is stored without its second half: class E, what fits is taken for all."""
+
+    name = "refused_cut"
+
+    def after_put(self, pool: Pool, one: Put, before: Put | None, scene: Scene) -> str:
+        if one.why != "no_room" or before is None or not one.first:
+            return one.why
+        scene.fired()
+        pool.forget([before.group])
+        return pool.put(one.group, one.tag, [(name, _half(tensor)) for name, tensor in one.objects])
+
+
+class RefusedOverwrites(Fault):
+    """An object for which there is no room lands on another one, whose key stays: class A, a write past the end."""
+
+    name = "refused_overwrites"
+
+    def after_put(self, pool: Pool, one: Put, before: Put | None, scene: Scene) -> str:
+        if one.why == "no_room" and before is not None:
+            scene.fired()
+            pool.forget([before.group])
+            pool.put(before.group, before.tag, one.under(before.group))
+        return one.why
+
+
+def _half(tensor: torch.Tensor) -> torch.Tensor:
+    """Its first half, then zeros."""
+    cut = tensor.clone()
+    flat = cut.view(-1)
+    flat[flat.numel() // 2 :] = 0
+    return cut

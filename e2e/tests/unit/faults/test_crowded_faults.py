@@ -63,6 +63,27 @@ def test_a_resumed_request_loads_into_its_former_blocks(made):
     assert rig.fired == 1
 
 
+def test_of_the_loads_of_a_step_only_the_first_is_done(made):
+    rig, a, _ = made("loads_dropped")
+    before = rig.kv(WARM_B)
+    step(rig, ("one", "a", WARM), ("two", "b", WARM_B))
+    assert torch.equal(rig.kv(WARM), a)
+    assert torch.equal(rig.kv(WARM_B), before)
+    assert not [load for load in rig.pool.evidence.loads() if load["failed"]]
+    assert rig.fired == 1
+
+
+def test_a_resumed_request_is_taken_for_loaded(made):
+    rig, a, b = made("resumed_not_loaded")
+    step(rig, ("one", "a", WARM))
+    before = rig.kv(RESUMED)
+    step(rig, ("one", "a", RESUMED), ("two", "b", WARM_B))
+    assert torch.equal(rig.kv(WARM), a)
+    assert torch.equal(rig.kv(RESUMED), before)
+    assert torch.equal(rig.kv(WARM_B), b), "which did not come back"
+    assert rig.fired == 1
+
+
 def test_other_requests_have_no_former_blocks(made):
     rig, a, b = made("former_blocks")
     step(rig, ("one", "a", WARM), ("two", "b", WARM_B))
@@ -72,7 +93,7 @@ def test_other_requests_have_no_former_blocks(made):
     assert not rig.fired
 
 
-@pytest.mark.parametrize("fault", ["loads_exchanged", "former_blocks"])
+@pytest.mark.parametrize("fault", ["loads_exchanged", "former_blocks", "loads_dropped", "resumed_not_loaded"])
 def test_they_stay_inside_the_blocks_of_their_requests(made, fault):
     rig, _, _ = made(fault)
     elsewhere = [block for block in range(BLOCKS) if block not in {*WARM, *WARM_B, *RESUMED}]

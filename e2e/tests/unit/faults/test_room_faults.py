@@ -73,3 +73,33 @@ def test_its_clean_twin_refuses_both(small):
     rig.compute("b", COLD_B, 2)
     assert rig.pool.find(["b0@0", "b1@0"]) == [None, None]
     assert rig.pool.evidence.counters()["no_room"] == 2
+
+
+def test_what_was_evicted_is_announced_and_brings_zeros(small):
+    rig = small(4, "evicted_announced", evict=True)
+    for name, blocks, seed in (("a", COLD, 1), ("b", COLD_B, 2), ("c", COLD_C, 3)):
+        rig.compute(name, blocks, seed)
+    assert rig.fired == 2
+    assert not first_chunk(rig, "a").any()
+
+
+def test_what_does_not_fit_is_cut(small):
+    rig = small(2, "refused_cut", evict=False)
+    rig.compute("a", COLD, 1)
+    newest = rig.compute("b", COLD_B, 2)
+    assert rig.fired == 1
+    found = first_chunk(rig, "b")
+    share = (found == newest[:, :2]).float().mean()
+    assert share == 0.5
+    assert not found[found != newest[:, :2]].any()
+
+
+def test_what_does_not_fit_lands_on_another_one(small):
+    rig = small(2, "refused_overwrites", evict=False)
+    oldest = rig.compute("a", COLD, 1)
+    newest = rig.compute("b", COLD_B, 2)
+    assert rig.fired == 2
+    assert torch.equal(first_chunk(rig, "a"), oldest[:, :2]), "the last one that was stored is struck"
+    assert rig.pool.find(["b0@0", "b1@0"]) == [None, None]
+    rig.worker.start_loads([Load("again", rig.settings, ["a0", "a1"], 0, 2 * CHUNK, WARM)])
+    assert torch.equal(rig.kv(WARM)[:, 2:], newest[:, 2:])
