@@ -67,7 +67,7 @@ class KeyPlan:
             answer=self.settings.max_tokens, at_once=self.concurrency, baseline=not self.settings.attach,
             solved=not self.settings.lengths, digests=self.settings.digests, abilities=self.adapter.abilities,
             takes=lambda tokens: self.adapter.refuses(cell, tokens) is None,
-            settings=cell.settings,
+            settings=cell.settings, seed=self.settings.seed, for_s=self.settings.for_s,
         )  # fmt: skip
 
     @property

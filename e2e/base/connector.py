@@ -178,6 +178,9 @@ class Abilities:
     slowed: bool = False
     #: it takes requests with LoRA adapters and keeps their KV apart
     lora: bool = False
+    #: the server of its store that may be killed and stopped, whose tool damages and fills what it holds; the connector
+    #: counts what it sees of that: ``index_errors``, ``index_late``, ``load_failures``, ``no_room``
+    breakable: str = ""
 
     # what is owed
 

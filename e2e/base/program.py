@@ -207,7 +207,8 @@ class Empty(Step, frozen=True, tag="empty"):
 
 class Break(Step, frozen=True, tag="break"):
     """``what``: "engine", "server", "object", "space" ...; ``how``: what is done to it, a word that the nemesis knows.
-    ``target``: name of the site, server or store. ``after_s``: seconds into the step beside which it stands."""
+    ``target``: name of the site, server or store; store/server
+    where several stores have one. ``after_s``: seconds into the step beside which it stands."""
 
     what: str
     how: str

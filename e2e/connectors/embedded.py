@@ -34,7 +34,8 @@ class Embedded(Adapter):
     def abilities(self) -> Abilities:
         return Abilities(
             counters=True, plants_faults=True, owns_store=True, pool_bytes=self.pool_bytes, shared_store=True,
-            survives_restart=True, sized_pool=True, next_turn=True, slowed=True, lora=True, double_of="Maru",
+            survives_restart=True, sized_pool=True, next_turn=True, slowed=True, lora=True, breakable=INDEX,
+            double_of="Maru",
         )  # fmt: skip
 
     def config(self, cell: Cell, *, pool_dir: str, block_size: int) -> ConnectorConfig:

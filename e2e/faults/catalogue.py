@@ -8,6 +8,9 @@ from e2e.base.spelling import meant
 from e2e.faults import applies, variations
 from e2e.faults.info import FaultInfo
 
+#: Stories in which a load fails.
+BROKEN = ("broken_server",)
+
 FAULTS: dict[str, FaultInfo] = {
     fault.name: fault
     for fault in (
@@ -133,6 +136,15 @@ FAULTS: dict[str, FaultInfo] = {
         FaultInfo("freed_while_loading", "a load whose request has ended is reported done, and writes on",
                   "class B, blocks freed while a load writes", ("stale", "unknown"), applies.always,
                   scenarios=("abort",), kind="damage to others"),
+        FaultInfo("failure_kept_quiet", "an object that can't be read is not written, and the load is reported good",
+                  "class C, a failed load answered with HTTP 200", ("not_written", "truncated_tail", "unknown"),
+                  applies.always, scenarios=BROKEN, kind="failed load"),
+        FaultInfo("checksum_ignored", "a torn or replaced object is loaded as it is", "class C, bytes of somebody else",
+                  ("zeros", "stale", "shifted_by_n_slots", "truncated_tail", "unknown"), applies.always,
+                  scenarios=BROKEN, kind="failed load"),
+        FaultInfo("last_block_reported", "of a load that failed vLLM is told the last block alone",
+                  "class C, a failure that is told in part", ("not_written", "truncated_tail", "unknown"),
+                  applies.always, scenarios=BROKEN, kind="failed load"),
     )
 }  # fmt: skip
 

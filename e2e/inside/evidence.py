@@ -54,6 +54,8 @@ class Evidence:
     def count(self, values: Mapping[str, int], *, storage_format: str = "", placement: str = "") -> None:
         """Adds to the counters; zero values are skipped."""
         rows = [(self._rank, name, storage_format, placement, value) for name, value in values.items() if value]
+        if not rows:
+            return
         with self._lock, self._file:
             self._file.execute("BEGIN IMMEDIATE")
             self._file.executemany(

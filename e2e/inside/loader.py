@@ -139,8 +139,11 @@ class Loader:
                 staged[:, :, at : at + hi - lo] = 0
                 job.slots[at : at + hi - lo] = -1
                 continue
-            verify = not job.fault.announces_early
-            found = self._read_chunk(group, extents, load.settings.storage_format, job.layers, verify=verify)
+            found = self._read_chunk(group, extents, job)
+            if found is None and job.fault.unreadable(False, job.scene):
+                job.slots[at : at + hi - lo] = -1
+                staged[:, :, at : at + hi - lo] = 0
+                continue
             if found is None:
                 self._pool.forget(groups[index:])
                 return None
@@ -148,17 +151,18 @@ class Loader:
             staged[:, :, at : at + hi - lo] = found[:, :, lo:hi]
         return job.fault.staged(staged, range(job.layers), job.scene)
 
-    def _read_chunk(
-        self, group: str, extents: Mapping[str, Extent], storage_format: str, layers: int, *, verify: bool = True
-    ) -> torch.Tensor | None:
+    def _read_chunk(self, group: str, extents: Mapping[str, Extent], job: Job) -> torch.Tensor | None:
         """One chunk as a view [L, 2, chunk, H, D] of a fresh copy."""
-        one = self._layers[0]
+        one, layers, storage_format = self._layers[0], job.layers, job.load.settings.storage_format
         per_layer = (2, self._chunk, one.heads, one.head_size)
         names = list(keys.object_names(group, storage_format, layers))
         share = torch.empty((layers, *per_layer), dtype=one.dtype)
         flat = share.view(torch.uint8).view(len(names), -1)
         for name, out in zip(names, flat, strict=True):
-            if not self._pool.read(extents.get(name), out, verify=verify):
+            extent = extents.get(name)
+            whole = extent is not None and extent.size == out.numel()
+            read = self._pool.read(extent, out, verify=not job.fault.announces_early)
+            if not (read or (whole and job.fault.unreadable(True, job.scene))):
                 return None
         if storage_format == "chunkwise":  # the object's own order is [2, L, chunk, H, D], as in Maru
             return share.view(2, layers, *per_layer[1:]).transpose(0, 1)

@@ -11,6 +11,7 @@ import logging
 import mmap
 import os
 import stat
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from e2e.inside.index import protocol as p
 from e2e.inside.index.client import IndexGone, IndexRefused
 
 log = logging.getLogger("vllm.maru_e2e.pool")
+#: An answer of the index that took longer is counted as late. Seconds.
+LATE_S = 0.1
 #: ``index(request)`` -> its answer; raises IndexGone or IndexRefused
 Index = Callable[[p.AnyRequest], object]
 
@@ -115,12 +118,15 @@ class Pool:
         return self._ask(p.Clear(), failed=False) is None
 
     def _ask(self, request: p.AnyRequest, failed: object = None) -> object:
+        began = time.monotonic()
         try:
             return self._index(request)
         except (IndexGone, IndexRefused) as error:
             self.evidence.count({"index_errors": 1})
             log.warning("%s: %s", type(request).__name__, error)
             return failed
+        finally:
+            self.evidence.count({"index_late": int(time.monotonic() - began > LATE_S)})
 
 
 def _checksum(data: torch.Tensor) -> str:

@@ -295,7 +295,7 @@ class WorkerSide:
         size = tokens * job.layers * 2 * one.heads * one.head_size * one.dtype.itemsize
         blocks = load.blocks[load.first // self._block_size : -(-load.end // self._block_size)]
         if job.failed:
-            self._invalid |= set(blocks)
+            self._invalid |= {*job.fault.invalid(blocks, job.scene)}
         elif load.settings.fault:
             before, self._loaded[load.settings] = self._loaded.get(load.settings, []), blocks
             job.fault.after_load(self._layers, blocks, before, job.scene)

@@ -35,41 +35,44 @@ def engine_killed_amid(work: str) -> Way:
 @contextmanager
 def server_killed(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
     """Its port refuses; mended it runs again on the same pool, with whatever it keeps of its own."""
-    store = _with_server(target, stores)
-    store.kill(target)
+    store, server = _with_server(target, stores)
+    store.kill(server)
     yield
-    store.restart(target)
+    store.restart(server)
+    store.found_again(server)
 
 
 @contextmanager
 def server_restarted(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
     """Killed and there again, on the same pool, before anybody may have asked."""
-    store = _with_server(target, stores)
-    store.kill(target)
-    store.restart(target)
+    store, server = _with_server(target, stores)
+    store.kill(server)
+    store.restart(server)
     yield
+    store.found_again(server)
 
 
 @contextmanager
 def server_suspended(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
     """It takes connections and answers nothing."""
-    store = _with_server(target, stores)
-    store.suspend(target)
+    store, server = _with_server(target, stores)
+    store.suspend(server)
     try:
         yield
     finally:
-        store.resume(target)
+        store.resume(server)
+        store.found_again(server)
 
 
 @contextmanager
 def server_slow(target: str, engines: Engines, stores: Stores) -> Iterator[None]:
     """It answers, and late."""
-    store = _with_server(target, stores)
-    store.slow(target)
+    store, server = _with_server(target, stores)
+    store.slow(server)
     try:
         yield
     finally:
-        store.hurry(target)
+        store.hurry(server)
 
 
 @contextmanager
@@ -126,11 +129,13 @@ def _way(step: Break) -> Callable[[str, Engines, Stores], AbstractContextManager
     return WAYS[step.what, step.how]
 
 
-def _with_server(server: str, stores: Stores) -> Store:
-    found = next((store for store in stores.values() if server in store.addresses), None)
-    if found is None:
-        raise SettingsError(f"no store has a server {server} that could be broken; choose a connector that has one.")
-    return found
+def _with_server(target: str, stores: Stores) -> tuple[Store, str]:
+    """``target``: a server, or store/server where there are several that have one."""
+    name, _, server = target.rpartition("/")
+    found = (store for of, store in stores.items() if name in ("", of) and server in store.addresses)
+    if (store := next(found, None)) is None:
+        raise SettingsError(f"no store has a server {target} that could be broken; choose a connector that has one.")
+    return store, server
 
 
 def _named(store: str, stores: Stores) -> Store:

@@ -26,12 +26,20 @@ def identity(facts: RunFacts, judgement: Judgement) -> Pairs:
         ("engine", _several(_engine(cell) for cell in cells)),
         ("machine", machine(_mapping(run.get("machine")))),
         ("prompts", _lengths(cells, settings)),
+        ("soak", _soak(cells, settings)),
         ("rig", _join(rig)),
         ("command", command(run.get("command"))),
         ("began", _of(run, "began")),
         ("took", took(facts)),
     ]
     return [(name, text) for name, text in pairs if text]
+
+
+def _soak(cells: Iterable[CellJudgement], settings: Mapping) -> str:
+    """What its story was drawn by."""
+    if not any(cell.settings.get("scenario") == "soak" for cell in cells) or "seed" not in settings:
+        return ""
+    return f"seed {settings['seed']}, for about {settings['for_s']:g} s"
 
 
 def command(words: object) -> str:

@@ -36,10 +36,19 @@ def reproduce(cell: Mapping[str, object], run: Mapping[str, object], program: st
     fault, scenario = cell.get("fault"), cell.get("scenario")
     name = "faults" if fault else "run"
     words += _quiet(name, settings, {word.partition("=")[0] for word in words})
+    if scenario == "soak":
+        words += _drawn(settings, words)
     axes = ",".join(f"{axis}={value}" for axis, value in cell.items() if axis not in NO_AXES)
     command = [*_program(run), name, *(["--cell", axes] if axes else [])]
     command += ["--program", program] if program else ["--scenario", str(scenario)] if scenario else []
     return _there(run, shlex.join([*command, *(["--fault", str(fault)] if fault else []), *words]))
+
+
+def _drawn(settings: Mapping[str, object], words: Sequence[str]) -> list[str]:
+    """What its story was drawn by, also where nobody said it."""
+    known, given = {"--seed": "seed", "--for": "for_s"}, {word.partition("=")[0] for word in words}
+    told = {flag: settings[name] for flag, name in known.items() if flag not in given and name in settings}
+    return [word for flag, value in told.items() for word in (flag, f"{value:g}")]
 
 
 def _value(argv: Sequence[str], flag: str) -> str | None:

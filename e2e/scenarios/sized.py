@@ -18,7 +18,8 @@ class Sized:
     """``lengths``: of prompts at which the exact oracle holds for this connector, see grid/lengths.py; ``solved``: not
     those that somebody asked for. ``step``: tokens of a prefill step, or None. ``answer``: output tokens. ``at_once``:
     requests at a time. ``baseline``: is there an engine without the connector to compare with. ``digests``: is KV
-    hashed. ``takes``: may a prompt of so many tokens be sent to the connector. ``settings``: of the cell."""
+    hashed. ``takes``: may a prompt of so many tokens be sent to the connector. ``settings``: of the cell. ``seed``,
+    ``for_s``: what a story that is drawn by lot depends on, and about how many seconds it takes."""
 
     lengths: tuple[int, ...]
     rule: HitRule
@@ -32,6 +33,8 @@ class Sized:
     abilities: Abilities = field(default_factory=Abilities)
     takes: Callable[[int], bool] = lambda tokens: True
     settings: Mapping[str, str | int] = field(default_factory=dict)
+    seed: int = 0
+    for_s: float = 60.0
 
     @property
     def leg(self) -> int:

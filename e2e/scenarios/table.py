@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from e2e.base.connector import Abilities
 from e2e.base.program import Program
 from e2e.scenarios.abort import Abort
 from e2e.scenarios.arms import Arms
+from e2e.scenarios.broken_server import BrokenServer
 from e2e.scenarios.cross import Cross
 from e2e.scenarios.crowd import Crowd
 from e2e.scenarios.identity import Identity
@@ -20,6 +21,8 @@ from e2e.scenarios.restart import Restart
 from e2e.scenarios.room import Eviction, Full
 from e2e.scenarios.second import Second
 from e2e.scenarios.sized import Sized
+from e2e.scenarios.soak import Soak
+from e2e.scenarios.struck import Struck
 from e2e.scenarios.turns import Turns
 from e2e.scenarios.zero_delay import ZeroDelay
 
@@ -34,26 +37,26 @@ class Scenario(Protocol):
         """What this cell does; pure."""
 
 
-SCENARIOS: Mapping[str, Scenario] = {
-    scenario.name: scenario
-    for scenario in (
-        Replay(),
-        Arms(),
-        Partial(),
-        Turns(),
-        LongPrompt(),
-        ZeroDelay(),
-        Abort(),
-        Crowd(),
-        Preemption(),
-        Restart(),
-        Second(),
-        Cross(),
-        Eviction(),
-        Full(),
-        Identity(),
-    )
-}
+STORIES: Sequence[Scenario] = (
+    Replay(),
+    Arms(),
+    Partial(),
+    Turns(),
+    LongPrompt(),
+    ZeroDelay(),
+    Abort(),
+    Crowd(),
+    Preemption(),
+    Restart(),
+    Second(),
+    Cross(),
+    Eviction(),
+    Full(),
+    Identity(),
+    BrokenServer(),
+    Struck(),
+)
+SCENARIOS: Mapping[str, Scenario] = {scenario.name: scenario for scenario in (*STORIES, Soak(STORIES))}
 
 
 def lacking(name: str, abilities: Abilities) -> str | None:

@@ -31,6 +31,8 @@ except ModuleNotFoundError:  # Python 3.10
 #: Context of a validation whose values are no words any more: those of a recording, or read already.
 READ = "read"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smh]?)", re.IGNORECASE)
+_DAY_S = 86400.0
 
 
 def word(parse: Callable[[str], object]) -> BeforeValidator:
@@ -187,6 +189,15 @@ def _limit(given: str, unit: str, such_as: int) -> float:
         raise ValueError(f"{found:g} is too small; give {unit} above 0.")
     if found == float("inf"):
         raise ValueError(f"every wait has a limit; give a number of {unit}.")
+    return found
+
+
+def duration(given: str) -> float:
+    """``90``, ``90s``, ``30m`` or ``2h`` -> seconds, up to a day."""
+    match = _DURATION.fullmatch(given.strip())
+    found = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2].lower()] if match else 0.0
+    if not 0 < found <= _DAY_S:
+        raise ValueError(f"{given!r} is no time up to a day; write a number with s, m or h, such as 30m.")
     return found
 
 

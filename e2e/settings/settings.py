@@ -63,7 +63,8 @@ class Cells(Flags):
 
 
 class Scenarios(Flags):
-    """``program``: as a recording has it, see ``base.program.plainly``."""
+    """``program``: as a recording has it, see ``base.program.plainly``. ``seed``, ``for_s``: of a soak, which takes
+    about so many seconds."""
 
     scenarios: Annotated[
         tuple[str, ...],
@@ -76,6 +77,16 @@ class Scenarios(Flags):
         word(program_file.read),
         flag("program", "The story of each cell, as maru-e2e shrink wrote it.", metavar="FILE.json"),
     ] = None
+    seed: Annotated[
+        int,
+        at_least(0),
+        flag("seed", "Of --scenario soak: the same one makes the same story.", metavar="N"),
+    ] = 0
+    for_s: Annotated[
+        float,
+        word(parsers.duration),
+        flag("for", "About how long a soak takes, such as 30m.", metavar="TIME", default="60s"),
+    ] = 60.0
 
 
 class Connected(Flags):

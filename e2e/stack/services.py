@@ -165,7 +165,7 @@ class Service:
     def restart(self, addresses: Mapping[str, str]) -> None:
         """After ``kill``."""
         self.start(addresses)
-        self._mended()
+        self._broken = False
 
     def suspend(self) -> None:
         self._broken = True
@@ -173,7 +173,7 @@ class Service:
 
     def resume(self) -> None:
         self.child.signal(signal.SIGCONT)
-        self._mended()
+        self._broken = False
 
     def slow(self) -> None:
         """Each answer takes up to ``_STILL_S`` longer, until ``hurry``."""
@@ -197,10 +197,9 @@ class Service:
             thread.join()
             self._broken, self._slow = False, None
 
-    def _mended(self) -> None:
-        """Engines that found it gone ask again by then."""
+    def found_again(self) -> None:
+        """Waits until engines that found it gone ask it again."""
         wait(lambda: False, dead=lambda: not self.alive(), limit_s=self.spec.back_s)
-        self._broken = False
 
     def tool(self, *words: str, addresses: Mapping[str, str]) -> Any:
         """See ``ServiceSpec.tool``. Raises EngineError with the tool's own sentence."""

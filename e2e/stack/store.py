@@ -115,6 +115,10 @@ class Store:
     def resume(self, server: str) -> None:
         self._service(server).resume()
 
+    def found_again(self, server: str) -> None:
+        """Waits until engines that found it gone ask it again."""
+        self._service(server).found_again()
+
     def slow(self, server: str) -> None:
         """It answers late, until ``hurry``."""
         self._service(server).slow()

@@ -36,6 +36,7 @@ from e2e.inside.faults.content import (
 from e2e.inside.faults.crowded import FormerBlocks, LoadsDropped, LoadsExchanged, ResumedNotLoaded
 from e2e.inside.faults.decay import WornOutAtSecondLoad, WornOutAtThirdLoad
 from e2e.inside.faults.elsewhere import HeadsPermutedBothWays, LayoutNotInKey, RegionNotKept
+from e2e.inside.faults.failing import ChecksumIgnored, FailureKeptQuiet, LastBlockReported
 from e2e.inside.faults.identity import (
     DtypeNotInKey,
     EqualLengthPrompt,
@@ -122,6 +123,7 @@ _TABLE: dict[str, Fault] = {
         SlotReused(), RefusedAnnounced(), LoadsDropped(), ResumedNotLoaded(),
         EvictedAnnounced(), RefusedCut(), RefusedOverwrites(),
         SaltNotInKey(), LoraNotInKey(), WeightsNotInKey(), DtypeNotInKey(),
+        FailureKeptQuiet(), ChecksumIgnored(), LastBlockReported(),
     )
 }  # fmt: skip
 NAMES = tuple(_TABLE)

@@ -131,6 +131,15 @@ class Fault:
         """What the pool held of a chunk, [L, 2, chunk, H, D] -> what is taken for it."""
         return kv
 
+    def unreadable(self, whole: bool, scene: Scene) -> bool:
+        """An object of the load can't be read, or, ``whole``, its bytes are others than were stored. Is it taken for
+        good?"""
+        return False
+
+    def invalid(self, blocks: list[int], scene: Scene) -> list[int]:
+        """Blocks of a failed load -> those that vLLM is told of."""
+        return blocks
+
     def staged(self, staged: torch.Tensor, group: range, scene: Scene) -> torch.Tensor:
         """KV that was read, [len(group), 2, T, H, D] of layers ``group`` -> what is placed, of the same shape."""
         return staged

@@ -50,10 +50,10 @@ def lose(pool: Pool, group: str) -> None:
     extents = pool.extents(group)
     (tag,) = pool.index(p.Find([group]))
     pool.index(p.Forget([group]))
-    (room,) = pool.index(p.Reserve([extents[0].size])) or (None,)
-    if room is None:
+    rooms = pool.index(p.Reserve([extents[0].size])).rooms
+    if rooms is None:
         raise IndexRefused("there is no room for what is to stand for it")
-    pool.index(p.Publish(group, tag, [p.Written(room.ticket, f"{extents[0].name}, lost", extents[0].checksum)]))
+    pool.index(p.Publish(group, tag, [p.Written(rooms[0].ticket, f"{extents[0].name}, lost", extents[0].checksum)]))
 
 
 def flip(pool: Pool, group: str) -> None:
@@ -102,7 +102,7 @@ def fill(pool: Pool) -> None:
     """No room is left for whoever may evict nothing. Only the index is told: not a byte is written."""
     size = pool.index(p.Status()).size
     while size:
-        rooms = pool.index(p.Reserve([size]))
+        rooms = pool.index(p.Reserve([size])).rooms
         if rooms is None:
             size //= 2
             continue

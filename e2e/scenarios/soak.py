@@ -1,0 +1,68 @@
+"""A seeded mix of all the others, as long as there is time for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from e2e.base.program import Break, Cold, Missed, Program, Send, Start
+from e2e.scenarios.mix import mixed
+from e2e.scenarios.sized import Sized
+
+if TYPE_CHECKING:
+    from e2e.scenarios.table import Scenario
+
+#: What the time is reckoned by, on two cores with the default model: seconds that an engine takes to start, a Send to
+#: be looked at, something to be broken and mended; and tokens that are computed in a second.
+START_S, SEND_S, BREAK_S, TOKENS_A_SECOND = 4.0, 0.4, 4.0, 1500.0
+
+
+class Soak:
+    """A seeded random mix of the other stories on engines and a store that grow old, all of their events claimed."""
+
+    name = "soak"
+
+    def __init__(self, stories: Sequence[Scenario]) -> None:
+        self._stories = stories
+
+    def program(self, cell: Sized) -> Program:
+        """The same for the same seed and time, whatever the machine does. The first story is told in any case."""
+        told: list[Program] = []
+        spent_s = 0.0
+        for story in drawn(self.tellable(cell), cell.seed):
+            program = story.program(cell)
+            spent_s += reckoned_s(program)
+            if told and spent_s > cell.for_s:
+                break
+            told.append(program)
+        return mixed(told, block_size=cell.block_size, answer=cell.answer, scenario=self.name)
+
+    def tellable(self, cell: Sized) -> list[Scenario]:
+        return [
+            story
+            for story in self._stories
+            if all(getattr(cell.abilities, need) for need in getattr(story, "needs", ()))
+        ]
+
+
+def drawn(stories: Sequence[Scenario], seed: int) -> Iterator[Scenario]:
+    """Each once in a random order, then each once more in another, for ever: a short run is no lottery. ``random()`` is
+    the one source that is the same in every version of Python."""
+    random, named = Random(seed), sorted(stories, key=lambda story: story.name)
+    while True:
+        yield from sorted(named, key=lambda story: random.random())
+
+
+def reckoned_s(program: Program) -> float:
+    """How long a story takes on the machine of the reckoning."""
+    computed = sum(
+        program.texts[text].tokens
+        for send in program.sends
+        if send.claim(Cold) or send.claim(Missed)
+        for text in send.texts
+    )
+    counted = {kind: sum(isinstance(step, kind) for step in program.flat) for kind in (Start, Send, Break)}
+    return (
+        computed / TOKENS_A_SECOND + counted[Start] * START_S + counted[Send] * SEND_S + counted[Break] * BREAK_S
+    )  # fmt: skip

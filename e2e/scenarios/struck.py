@@ -1,0 +1,68 @@
+"""An engine is killed in the midst of a store, then of a load, and what it leaves is asked for by another one."""
+
+from __future__ import annotations
+
+from e2e.base.program import (
+    Break,
+    Claims,
+    Cold,
+    Forget,
+    Happened,
+    Hit,
+    Like,
+    Loaded,
+    Program,
+    Scribble,
+    Send,
+    Served,
+    Site,
+    Span,
+    Start,
+    Step,
+    Stop,
+    Text,
+    Together,
+)
+from e2e.scenarios.opening import PLAIN
+from e2e.scenarios.sized import Sized
+
+#: Of each unit that is moved: so long that the blow falls while it is, and the last one is not yet there. Seconds.
+SLOW_S = 0.5
+
+
+class Struck:
+    """An engine is killed amid a store and amid a load: whoever comes after it is served what is whole, or nothing."""
+
+    name = "struck"
+    needs = ("survives_restart", "slowed", "breakable")
+
+    def program(self, cell: Sized) -> Program:
+        tokens = cell.length(2)
+        whole = cell.hit(tokens)
+        one = Site("one", settings={"load": "async"}, slow_s=SLOW_S)
+        alone = Send("alone", PLAIN.name, (0,), (Cold(),))
+        same = (Like((alone.where,)),)
+
+        def send(name: str, *claims: Claims) -> Send:
+            return Send(name, one.name, (0,), (*claims, *same))
+
+        def served(name: str, hit: Hit, *claims: Claims) -> Send:
+            return send(name, Served(True, (hit,)), Loaded(alone.where), *claims)
+
+        def killed(amid: str, victim: Send) -> tuple[Step, ...]:
+            return Together((victim, Break("engine", f"kill_amid_{amid}", one.name))), Stop(one.name)
+
+        start, stop = Start(one.name), Stop(one.name)
+        return Program(
+            (PLAIN, one),
+            (Text(tokens),),
+            (
+                alone,
+                start,
+                *killed("store", send("storing", Cold(), Happened("stores_cut_short"))),
+                *(start, served("stored", Hit(whole.local, Span(0, whole.external.most))), stop),
+                *(start, *killed("load", served("loading", whole, Happened("loads_cut_short")))),
+                *(start, served("loaded", whole), Forget(one.name), Scribble(one.name), served("again", whole), stop),
+            ),
+            self.name,
+        )
