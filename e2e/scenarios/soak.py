@@ -48,8 +48,8 @@ class Soak:
 
 
 def drawn(stories: Sequence[Scenario], seed: int) -> Iterator[Scenario]:
-    """Each once in a random order, then each once more in another, for ever: a short run is no lottery. By hashes, which
-    are the same in every version of Python, and a new story moves no other one."""
+    """Each once in a random order, then each once more in another, for ever: a short run is no lottery. By hashes,
+    which are the same in every version of Python, and a new story moves no other one."""
     for turn in count():
         yield from sorted(stories, key=lambda story: sha256(f"{seed} {turn} {story.name}".encode()).digest())
 
