@@ -14,6 +14,13 @@ _UNKNOWN = {
     "an empty scenario": ("", "use replay"),
     "a scenario by its file": ("replay.py", "did you mean replay?"),
     "a path as a scenario": ("../replay", "did you mean replay?"),
+    "a pack with a slip": ("quik", "did you mean quick?"),
+    "a pack in capitals": ("NIGHTLY", "did you mean nightly?"),
+    "two packs in one word": ("quick,nightly", "is unknown"),
+    "a pack by an adverb": ("quickly", "did you mean quick?"),
+    "a pack with a number of cells": ("quick=2", "did you mean quick?"),
+    "a scenario with a blank for its underscore": ("zero delay", "is unknown"),
+    "every scenario by a star": ("*", "is unknown"),
 }
 _MINE = '[connector]\nname = "mine"\nclass = "Mine"\nmodule_path = "mine"\n'
 _BOTH = ("run", "faults", "cells")
@@ -33,6 +40,19 @@ ROWS = (
         for name, (word, hint) in _UNKNOWN.items()
     ),
     Row("the second of two scenarios unknown", ("run", "--scenario", "replay", "--scenario", "crwd"), 2, ("'crwd'",)),
+    Row("a pack and an unknown scenario", ("run", "--scenario", "quick", "--scenario", "gremlin"), 2, ("'gremlin'",)),
+    Row("a pack of a comparison", ("gain", "--scenario", "quick", "--axis", "placement", "index", "kernel"), 2,
+        ("--scenario",)),
+    Row("a pack as an axis", ("run", "--cell", "scenario=quick"), 2, ("scenario is no axis", "--scenario NAME")),
+    Row("a pack as a grid", ("run", "--grid", "quick"), 2, ("'quick' is unknown",)),
+    Row(
+        "an unknown pack in a variable", ("run",), 2, ("MARU_E2E_SCENARIO", "'quik' is unknown", "quick"),
+        environ={"MARU_E2E_SCENARIO": "quik"},
+    ),
+    Row(
+        "an unknown pack in a file", ("run", "--config", "c.toml"), 2, ("c.toml", "'quik' is unknown"),
+        given=_write("c.toml", 'scenario = ["replay", "quik"]\n'),
+    ),
     Row("no scenario after its flag", ("run", "--scenario"), 2, ("--scenario",)),
     Row(
         "an unknown scenario in a variable", ("run",), 2, ("MARU_E2E_SCENARIO", "'gremlin' is unknown", "use replay"),
