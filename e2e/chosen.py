@@ -35,7 +35,8 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
     grid = expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=fixed).require_cells()
     if settings.told:
         known(settings.told)
-    grid = tellable(in_scenarios(grid, settings.stories, settings.stories), adapter).require_cells()
+    grid = in_scenarios(grid, settings.stories, settings.stories)
+    grid = tellable(grid, adapter, elsewhere=_elsewhere(settings)).require_cells()
     if settings.connector not in ADAPTERS and starts:
         config = adapter.config(grid.cells[0], pool_dir="", block_size=16)
         check_class(config, python=python, environ=engine_environment(python))
@@ -48,9 +49,15 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
     return made_of, adapter, grid
 
 
-def tellable(grid: Grid, adapter: Adapter) -> Grid:
-    """Without those stories that can't be told of this connector."""
-    why = {cell: lacking(str(cell.get("scenario", RERUN)), adapter.abilities) for cell in grid.cells}
+def _elsewhere(settings: Settings) -> str:
+    """The flag by which engines run where several can't be given one store of ours."""
+    return "--attach" if settings.attach else "--launcher docker" if settings.launcher == "docker" else ""
+
+
+def tellable(grid: Grid, adapter: Adapter, *, elsewhere: str = "") -> Grid:
+    """Without those stories that can't be told of this connector, or not of engines that run ``elsewhere``."""
+    names = {cell: str(cell.get("scenario", RERUN)) for cell in grid.cells}
+    why = {cell: lacking(name, adapter.abilities, elsewhere=elsewhere) for cell, name in names.items()}
     invalid = tuple(Invalid(cell, f"connector {adapter.name}: {reason}") for cell, reason in why.items() if reason)
     return replace(
         grid, cells=tuple(cell for cell, reason in why.items() if not reason), invalid=(*grid.invalid, *invalid)

@@ -59,8 +59,15 @@ STORIES: Sequence[Scenario] = (
 SCENARIOS: Mapping[str, Scenario] = {scenario.name: scenario for scenario in (*STORIES, Soak(STORIES))}
 
 
-def lacking(name: str, abilities: Abilities) -> str | None:
-    """Why this story can't be told of a connector, as one sentence, or None."""
+#: Stories of several engines on one store need one of these.
+_ONE_STORE = ("shared_store", "survives_restart")
+
+
+def lacking(name: str, abilities: Abilities, *, elsewhere: str = "") -> str | None:
+    """Why this story can't be told of a connector, as one sentence, or None. ``elsewhere``: the flag by which engines
+    run where several can't be given one store."""
     needs = getattr(SCENARIOS.get(name), "needs", ())
+    if elsewhere and {*needs} & {*_ONE_STORE}:
+        return f"scenario {name} starts several engines on one store; run it without {elsewhere}."
     without = [need for need in needs if not getattr(abilities, need)]
     return f"scenario {name} needs a connector that states {' and '.join(without)}." if without else None

@@ -112,4 +112,5 @@ def test_what_other_weights_or_another_adapter_said_is_nothing_to_compare_with()
 def test_a_story_is_told_only_of_a_connector_that_states_what_it_needs(name, need):
     assert lacking(name, Abilities()) == f"scenario {name} needs a connector that states {need}."
     assert lacking(name, Abilities(**{need: True})) is None
-    assert lacking("replay", Abilities()) is None
+    assert lacking("replay", Abilities(), elsewhere="--attach") is None
+    assert "without --launcher docker" in lacking(name, Abilities(**{need: True}), elsewhere="--launcher docker")

@@ -90,6 +90,11 @@ ROWS = (
             ("identity", "survives_restart", "outlives its engines"),
         )
     ),
+    *(
+        Row(f"scenario {name} in containers", ("run", "--scenario", name, "--launcher", "docker"), 2,
+            (f"scenario {name} starts several engines on one store", "without --launcher docker"))
+        for name in ("restart", "second", "cross", "identity")
+    ),
     Row("a scenario of a comparison", ("gain", "--scenario", "replay", "--axis", "placement", "index", "kernel"), 2,
         ("--scenario",)),
 )  # fmt: skip
