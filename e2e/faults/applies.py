@@ -55,6 +55,10 @@ def two_bytes(cell: Cell, shape: Shape) -> str | None:
     return "float32 has no other dtype of its size, so that a load fails as it should." if wide else None
 
 
+def no_overlap(cell: Cell, shape: Shape) -> str | None:
+    return "An overlapped load keeps blocks itself." if cell.get("overlap") == "on" else None
+
+
 def layouts(cell: Cell, shape: Shape) -> str | None:
     return None if cell.get("layout") in ("NHD", "HND") else "The connector has no layouts that could differ."
 

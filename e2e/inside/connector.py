@@ -39,6 +39,7 @@ class StepWork(KVConnectorMetadata):
     stores: list[Store] = field(default_factory=list)
     preempted: set[str] = field(default_factory=set)
     answering: list[Answering] = field(default_factory=list)
+    freed: set[str] = field(default_factory=set)
 
 
 class EmbeddedConnector(KVConnectorBase_V1):
@@ -80,6 +81,7 @@ class EmbeddedConnector(KVConnectorBase_V1):
         super().bind_connector_metadata(connector_metadata)
         self._worker.begin_stores(connector_metadata.stores)
         self._worker.answer(connector_metadata.answering)
+        self._worker.free(connector_metadata.freed)
 
     def start_load_kv(self, forward_context, **kwargs: Any) -> None:
         self._worker.start_loads(self._get_connector_metadata().loads)
@@ -128,7 +130,7 @@ class EmbeddedConnector(KVConnectorBase_V1):
     def build_connector_meta(self, scheduler_output) -> StepWork:
         loads, stores = self._scheduler.step(scheduler_output)
         preempted = set(getattr(scheduler_output, "preempted_req_ids", None) or ())
-        return StepWork(loads, stores, preempted, self._scheduler.answering)
+        return StepWork(loads, stores, preempted, self._scheduler.answering, self._scheduler.let_go())
 
     def update_connector_output(self, connector_output) -> None:
         early = self._scheduler.received(connector_output.finished_recving)

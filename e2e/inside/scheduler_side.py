@@ -93,6 +93,7 @@ class SchedulerSide:
         #: of the step that was planned last
         self.answering: list[Answering] = []
         self._lingering: set[str] = set()
+        self._kept: dict[str, RequestSettings] = {}
         self._loading: list[str] = []
         self._under_way: set[str] = set()
         self._tags = (f"{uuid.uuid4().hex[:8]}-{number}" for number in itertools.count())
@@ -172,10 +173,22 @@ class SchedulerSide:
         if tracked and aborted:
             self._count({"aborts": 1, "aborted_loads": int(request_id in self._under_way)}, tracked.settings)
         self._under_way.discard(request_id)
+        if tracked and faults.get(parted(tracked.settings.fault)[0]).keeps_blocks:
+            self._count({f"fired:{tracked.settings.fault}": 1}, tracked.settings)
+            self._kept[request_id] = tracked.settings
+            return True
         keep = tracked is not None and tracked.overlapped
         if keep:
             self._lingering.add(request_id)
         return keep
+
+    def let_go(self) -> set[str]:
+        """Requests whose blocks a planted fault has kept until another cell's came."""
+        asked = {tracked.settings for tracked in self._requests.values()}
+        freed = {name for name, settings in self._kept.items() if asked - {settings}}
+        for name in freed:
+            del self._kept[name]
+        return freed
 
     def _count(self, values: dict[str, int], settings: RequestSettings) -> None:
         self._pool.evidence.count(values, storage_format=settings.storage_format, placement=settings.placement)

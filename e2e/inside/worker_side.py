@@ -69,6 +69,9 @@ class WorkerSide:
         self._closing = threading.Event()
         self._storer = Storer(self._put) if config.async_store else None
         # while a fault is planted
+        self._late: list[tuple[int, Store, torch.Tensor]] = []
+        self._step = 0
+        self._freed: set[str] = set()
         self._placed: dict[str, list[int]] = {}
         self._last_put: faults.Put | None = None
         self._loaded: dict[RequestSettings, list[int]] = {}
@@ -174,6 +177,10 @@ class WorkerSide:
             fault, scene = faults.get(settings.fault), self._scene(settings)
             fault.answered(self._layers, one.blocks, one.prompt, one.token, scene)
 
+    def free(self, requests: set[str]) -> None:
+        """A planted fault has kept their blocks for long enough."""
+        self._freed |= requests
+
     # stores
 
     def begin_stores(self, stores: list[Store]) -> None:
@@ -247,16 +254,36 @@ class WorkerSide:
         for store in self._stores:
             if store.request in self._failed:  # what this step computed, it computed from what was not there
                 continue
-            if self._storer:
-                self._storer.submit(store, self._staged[store.key])
+            if late := faults.get(store.settings.fault).stores_late:
+                self._late.append((self._step + late, store, self._staged[store.key]))
             else:
-                self._put(store, self._staged[store.key])
+                self._hand_over(store, self._staged[store.key])
         self._stores, self._staged = [], {}
+        self._store_late()
         for job in self._jobs.values():
             if job.seen_by_forward:
                 job.awaited.set()
             if job.seen_by_forward and job.finished:
                 self._end(job)
+
+    def _hand_over(self, store: Store, staged: torch.Tensor) -> None:
+        if self._storer:
+            self._storer.submit(store, staged)
+        else:
+            self._put(store, staged)
+
+    def _store_late(self) -> None:
+        """A planted fault reads blocks some steps after it should have, when they may be somebody else's."""
+        self._step += 1
+        due = [(store, right) for step, store, right in self._late if step < self._step]
+        self._late = [one for one in self._late if one[0] >= self._step]
+        for store, right in due:
+            for layer in range(len(self._layers)):
+                self._save([store], layer)
+            read = self._staged.pop(store.key)
+            if not torch.equal(words(read), words(right)):
+                self._scene(store.settings).fired()
+            self._hand_over(store, read)
 
     def _put(self, store: Store, staged: torch.Tensor) -> None:
         group, layerwise = f"{store.key}@{self._rank}", store.settings.storage_format == "layerwise"
@@ -320,7 +347,8 @@ class WorkerSide:
 
     def finished(self, finished_requests: set[str]) -> tuple[set[str], set[str]]:
         """(sent, received). A request that ended keeps its blocks until its overlapped load has: then it is "sent"."""
-        sent, received = set(), set()
+        sent, received = self._freed, set()
+        self._freed = set()
         self._met_stores(finished_requests)
         for request, job in list(self._jobs.items()):
             if request in finished_requests:

@@ -34,7 +34,7 @@ from e2e.inside.faults.content import (
     ZeroLayer,
 )
 from e2e.inside.faults.crowded import FormerBlocks, LoadsDropped, LoadsExchanged, ResumedNotLoaded
-from e2e.inside.faults.decay import WornOutAtSecondLoad, WornOutAtThirdLoad
+from e2e.inside.faults.decay import BlocksKept, StoredUnheld, WornOutAtSecondLoad, WornOutAtThirdLoad
 from e2e.inside.faults.elsewhere import HeadsPermutedBothWays, LayoutNotInKey, RegionNotKept
 from e2e.inside.faults.failing import ChecksumIgnored, FailureKeptQuiet, LastBlockReported
 from e2e.inside.faults.identity import (
@@ -112,7 +112,7 @@ _TABLE: dict[str, Fault] = {
         WornOutAtThirdLoad(), StrayWrite(), StrayTail(), StrayBit(), StoreStrays(), OtherRanksShare(),
         SpoiltAtToken2(), SpoiltAtToken3(), SpoiltAtToken8(), SpoiltAtToken12(), EndSpoiltAtToken2(),
         AnswerLostAtToken3(), FirstRanksShare(), LastRankNeverLoads(), LastRankSwallows(), LastRankStale(),
-        LastRankPermutes(),
+        LastRankPermutes(), StoredUnheld(), BlocksKept(),
         PhysicalViewOmitted(), TokenFirstView(), AxesSwappedIndex(), WriteIntoCopy(), OneSlotOff(), TailDropped(),
         LayerNeverLoaded(), KvSwapped(), NeighbourLayer(), LayerOrderShifted(), HeadsPermuted(), BitFlip(),
         ReadAsFp16(), ScaleLost(), ZeroLayer(), OneChunkOff(), StaleObject(), EqualLengthPrompt(), OverlapNotWaited(),

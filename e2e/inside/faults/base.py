@@ -83,6 +83,10 @@ class Fault:
     waits = True
     #: are chunks stored when the step begins
     stores_early = False
+    #: steps after which a chunk is read from its blocks, which nobody holds
+    stores_late = 0
+    #: are the blocks of a request that has ended kept until another cell's comes
+    keeps_blocks = False
     #: is what is stored announced before it is written, and taken unverified
     announces_early = False
     #: do a request's blocks stay until its load has ended, though the request has

@@ -1,4 +1,4 @@
-"""Faults of a lifetime that has an end: an object that serves a few loads only."""
+"""Faults of a lifetime that is too short or too long: of objects, and of blocks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,21 @@ import torch
 
 from e2e.inside.faults.base import Fault, Scene
 from e2e.inside.placement.base import words
+
+
+class StoredUnheld(Fault):
+    """Chunks are read from their blocks 24 steps after they were computed, and nobody holds those: class B, a store
+    behind the answer."""
+
+    name = "stored_unheld"
+    stores_late = 24
+
+
+class BlocksKept(Fault):
+    """Blocks of requests that have ended are not given back: class B, a store that never reports its end."""
+
+    name = "blocks_kept"
+    keeps_blocks = True
 
 
 class _WornOut(Fault):

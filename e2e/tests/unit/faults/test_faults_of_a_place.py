@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_planted_faults import BEFORE, CHUNK, COLD, COLD_B, LAYERS, WARM, Rig
+from test_planted_faults import AGAIN, BEFORE, CHUNK, COLD, COLD_B, LAYERS, WARM, Rig
 
 from e2e.inside.config import RequestSettings
 from e2e.inside.scheduler_side import Load
@@ -83,3 +83,15 @@ def test_a_load_alone_damages_nobody(made):
     assert rig.fired == 1
     assert torch.equal(rig.kv(WARM[:1]), other[:, -1:])
     assert torch.equal(rig.kv(WARM[1:]), truth[:, 1:])
+
+
+@pytest.mark.parametrize("reused", [False, True])
+def test_a_store_that_holds_no_blocks_reads_what_is_there_later(made, reused):
+    rig, truth, _ = made("stored_unheld")
+    if reused:
+        rig.layers["model.layers.2.attn"].logical[COLD] = 0.0
+    for _ in range(24):
+        with torch.inference_mode():
+            rig.worker.end_step()
+    assert torch.equal(rig.load("a", AGAIN), truth) is not reused
+    assert bool(rig.fired) is reused

@@ -182,6 +182,22 @@ def test_a_planted_fault_is_told_of_each_output_token_behind_a_load(tmp_path):
             assert [one.token for one in engine.scheduler.answering] == tokens
 
 
+def test_blocks_that_a_fault_keeps_are_given_back_when_another_cell_comes(tmp_path):
+    engine, settings = Engine(tmp_path), {**SETTINGS[0], "cell": "one", "fault": "blocks_kept"}
+    kept, after, other = (engine.request(name, **s) for name, s in (
+        ("kept", settings), ("after", settings), ("other", {**SETTINGS[0], "cell": "two"})
+    ))  # fmt: skip
+    engine.scheduler.matched(kept, 0)
+    assert engine.scheduler.finished("kept"), "vLLM is told to keep its blocks"
+    engine.scheduler.matched(after, 0)
+    assert engine.scheduler.let_go() == set()
+    engine.scheduler.matched(other, 0)
+    assert engine.scheduler.let_go() == {"kept"}
+    engine.worker.free({"kept"})
+    assert engine.worker.finished(set()) == ({"kept"}, set())
+    assert engine.worker.finished(set()) == (set(), set())
+
+
 def test_the_last_token_is_never_served(tmp_path):
     engine = Engine(tmp_path)
     settings = SETTINGS[0]
