@@ -15,6 +15,7 @@ from e2e.base.program import (
     Scribble,
     Send,
     Served,
+    Site,
     Span,
     Start,
     Step,
@@ -53,7 +54,19 @@ def halves(count: int) -> Iterator[range]:
 def _sites(program: Program) -> Iterator[tuple[str, Program | None]]:
     """Engines are dear, and those without the connector hardly ever needed."""
     for site in sorted(program.sites, key=lambda site: site.connector):
-        yield f"without the engine {site.name}", without(program, sites=(site.name,))
+        yield f"without the engine {site.name}", without(_answered_elsewhere(program, site), sites=(site.name,))
+
+
+def _answered_elsewhere(program: Program, site: Site) -> Program:
+    """Prompts go on from what another one answers to the same text, where there is such a one."""
+
+    def one(text: Text) -> Text:
+        if not text.follows or text.follows[0] != site.name:
+            return text
+        others = (send.where for send in program.sends if send.site != site.name and text.like in send.texts)
+        return replaced(text, follows=next(others, text.follows))
+
+    return built(program, texts=tuple(map(one, program.texts))) or program
 
 
 def _sends(program: Program) -> Iterator[tuple[str, Program | None]]:

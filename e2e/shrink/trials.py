@@ -141,8 +141,9 @@ class Trials:
         return self._spent_s + time.monotonic() - self._began_s
 
     def fails(self, case: Case, fresh: bool) -> bool:
-        for trial in self.known:
+        for place, trial in enumerate(self.known):
             if trial.case == case and (trial.fresh or not fresh):
+                self.known[place] = replace(trial, case=case)  # a recording does not say what was left out
                 return trial.failed
         try:
             planned = self.planning.plan(case, self._number + 1)

@@ -19,6 +19,7 @@ class FakeWorld:
     fails_at: dict = field(default_factory=dict)
     did: list = field(default_factory=list)
     running: list = field(default_factory=list)
+    attempt: int = 1
 
     def do(self, *what):
         self.did.append(what)
@@ -43,14 +44,14 @@ class FakeWorld:
         with self._open(FakeEngine(name, self), name):
             about = {"cell": scene.cell} if scene.cell else {}
             self.record(
-                "engine.start", engine=name, engine_key=scene.part.key, role=site.name, attempt=1, argv=[],
+                "engine.start", engine=name, engine_key=scene.part.key, role=site.name, attempt=self.attempt, argv=[],
                 launcher="none", log="", **about,
             )  # fmt: skip
             yield FakeEngine(name, self)
 
     def shared(self, scene, site, name, engine):
         self.record(
-            "engine.start", engine=name, engine_key=scene.part.key, role=site.name, attempt=1, argv=[],
+            "engine.start", engine=name, engine_key=scene.part.key, role=site.name, attempt=self.attempt, argv=[],
             launcher=f"shared: {engine.name}", log="", **({"cell": scene.cell} if scene.cell else {}),
         )  # fmt: skip
         return FakeEngine(name, self)

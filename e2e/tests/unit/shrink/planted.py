@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from fake import FakeEngine, FakeWorld, Key
 
-from e2e.base.program import Program, Send
+from e2e.base.program import Program, Send, Site
 from e2e.play.player import Player
 
-#: Of one read: text, how many times it was read with this one, how many are read at once, by which site it was stored
-#: and read.
+#: Of one read: how many times its text was read with this one, how many are read at once, by which site it was stored
+#: and read, and how many reads there were in the life of the engine.
 Bug = Callable[..., bool]
 
 
@@ -29,48 +29,66 @@ def of_another_site(*, stored_by: str, read_by: str, **_: object) -> bool:
     return stored_by != read_by
 
 
+def third_in_life(*, life: int, **_: object) -> bool:
+    return life >= 3
+
+
 @dataclass
 class PlantedWorld(FakeWorld):
-    """``wrong``: texts that were served wrongly. ``stored``: store -> text -> site."""
+    """``wrong``: cells in which something was served wrongly. ``stored``: (store, text) -> site; texts of two engine
+    keys are two."""
 
     bug: Bug = second_read
     wrong: list = field(default_factory=list)
-    stored: dict = field(default_factory=lambda: defaultdict(dict))
+    stored: dict = field(default_factory=dict)
     reads: Counter = field(default_factory=Counter)
 
     @contextmanager
     def engine(self, scene, site, name, store):
         with super().engine(scene, site, name, store):
-            yield PlantedEngine(name, self, site)
+            yield PlantedEngine(name, self, site, Life())
+
+    def shared(self, scene, site, name, engine):
+        super().shared(scene, site, name, engine)
+        return PlantedEngine(name, self, site, engine.life)
+
+
+@dataclass
+class Life:
+    """Of one engine, whatever it is called."""
+
+    warm: set = field(default_factory=set)
+    reads: int = 0
 
 
 @dataclass
 class PlantedEngine(FakeEngine):
-    site: object = None
-    warm: set = field(default_factory=set)
+    site: Site
+    life: Life
 
     def send(self, scene, send: Send, *, forgiving):
         super().send(scene, send, forgiving=forgiving)
-        stored = self.world.stored[self.site.store] if self.site.connector else {}
-        read = [text for text in send.texts if text not in self.warm and text in stored]
-        for text in read:
-            self.world.reads[self.site.store, text] += 1
+        texts = [(self.site.store, scene.part.key, text) for text in send.texts]
+        world, read = self.world, [text for text in texts if text not in self.life.warm and text in self.world.stored]
+        for text in read if self.site.connector else ():
+            world.reads[text] += 1
+            self.life.reads += 1
             course = {
-                "text": text, "reads": self.world.reads[self.site.store, text], "stored_by": stored[text],
-                "at_once": min(send.at_once, len(read)), "read_by": self.site.name,
+                "reads": world.reads[text], "at_once": min(send.at_once, len(read)), "life": self.life.reads,
+                "stored_by": world.stored[text], "read_by": self.site.name,
             }  # fmt: skip
-            if self.world.bug(**course):
-                self.world.wrong.append(text)
+            if world.bug(**course):
+                world.wrong.append(scene.cell)
         if self.site.connector:
-            stored |= {text: self.site.name for text in send.texts if text not in stored}
-        self.warm |= {*send.texts}
+            world.stored |= {text: self.site.name for text in texts if text not in world.stored}
+        self.life.warm |= {*texts}
 
     def forget(self, scene, before):
         super().forget(scene, before)
-        self.warm.clear()
+        self.life.warm.clear()
 
     def empty(self):
-        self.world.stored[self.site.store].clear()
+        self.world.stored.clear()
         return super().empty()
 
 
