@@ -132,7 +132,7 @@ FAULTS: dict[str, FaultInfo] = {
                   scenarios=("long_prompt",), kind="partial unit"),
         FaultInfo("announced_early", "a chunk can be found before its bytes are there, and nobody verifies them",
                   "class B, an object readable before it is whole", ("zeros", "stale", "unknown"), applies.always,
-                  scenarios=("zero_delay",), kind="lifetime"),
+                  scenarios=("zero_delay", "struck"), kind="lifetime"),
         FaultInfo("freed_while_loading", "a load whose request has ended is reported done, and writes on",
                   "class B, blocks freed while a load writes", ("stale", "unknown"), applies.always,
                   scenarios=("abort",), kind="damage to others"),
@@ -145,6 +145,9 @@ FAULTS: dict[str, FaultInfo] = {
         FaultInfo("last_block_reported", "of a load that failed vLLM is told the last block alone",
                   "class C, a failure that is told in part", ("not_written", "truncated_tail", "unknown"),
                   applies.always, scenarios=BROKEN, kind="failed load"),
+        FaultInfo("rare_bit_flip", "one chunk in a hundred comes back with another bit in one layer",
+                  "class B, a race that is seldom lost", ("bit_flips",), applies.always, scenarios=("soak",),
+                  kind="lifetime"),
     )
 }  # fmt: skip
 

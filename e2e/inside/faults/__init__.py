@@ -87,6 +87,7 @@ from e2e.inside.faults.ranks import (
     LastRankSwallows,
     OtherRanksShare,
 )
+from e2e.inside.faults.rare import RareBitFlip
 from e2e.inside.faults.room import EvictedAnnounced, RefusedAnnounced, RefusedCut, RefusedOverwrites, SlotReused
 from e2e.inside.faults.stray import StoreStrays, StrayBit, StrayTail, StrayWrite
 from e2e.inside.faults.timing import (
@@ -123,7 +124,7 @@ _TABLE: dict[str, Fault] = {
         SlotReused(), RefusedAnnounced(), LoadsDropped(), ResumedNotLoaded(),
         EvictedAnnounced(), RefusedCut(), RefusedOverwrites(),
         SaltNotInKey(), LoraNotInKey(), WeightsNotInKey(), DtypeNotInKey(),
-        FailureKeptQuiet(), ChecksumIgnored(), LastBlockReported(),
+        FailureKeptQuiet(), ChecksumIgnored(), LastBlockReported(), RareBitFlip(),
     )
 }  # fmt: skip
 NAMES = tuple(_TABLE)
