@@ -171,11 +171,10 @@ def cells(*, flags: Annotated[RunFlags | None, FLAT] = None, call: Ours) -> int:
     flags = flags or RunFlags()
     settings = (resolve if flags.resume else resolve_selection)(flags, argv=call.argv)
     adapter = load(settings.connector, pool_bytes=settings.pool_bytes)
-    found = in_scenarios(
-        expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed),
-        settings.stories,
-        settings.stories,
-    )
+    from e2e.chosen import tellable
+
+    grid = expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed)
+    found = tellable(in_scenarios(grid, settings.stories, settings.stories), adapter)
     if not found.cells:
         raise SettingsError(
             f"no cell is left to run; {'; '.join(invalid_text(found.invalid))}; widen --cell or --grid."

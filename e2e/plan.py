@@ -225,7 +225,8 @@ def plan(
     if why := next(filter(None, (adapter.refuses(cell, n) for n in solved.lengths)), None):
         raise SettingsError(f"connector {adapter.name}: {why}")
     planned = KeyPlan(key, tuple(cells), settings, adapter, model, block_size, solved, room)
-    own = [site for site in planned.program.sites if site.kv_tokens or site.pool or not planned.program.lent(site)]
+    special = (site for site in planned.program.sites if site.kv_tokens or site.pool or site.step or site.slow_s)
+    own = [*special, *(site for site in planned.program.sites if not planned.program.lent(site))]
     if settings.attach and own:
         raise SettingsError(f"scenario {planned.program.scenario} needs engines of its own; run it without --attach.")
     if any(site.pool for site in planned.program.sites) and not adapter.abilities.sized_pool:
@@ -234,8 +235,9 @@ def plan(
             "take another connector or scenario."
         )
     _check_identities(planned)
-    if settings.told:
-        _check_told(planned, limits)
+    if settings.told and settings.attach and planned.program.plain:
+        raise SettingsError("--program has an engine without the connector; run it without --attach.")
+    _check_texts(planned, limits)
     if planned.bytes_per_token and not settings.attach:
         check_space(planned, shared)
     return planned
@@ -254,13 +256,12 @@ def _check_identities(plan: KeyPlan) -> None:
         )
 
 
-def _check_told(plan: KeyPlan, limits: Sequence[int | None]) -> None:
+def _check_texts(plan: KeyPlan, limits: Sequence[int | None]) -> None:
     """``limits``: of a prompt, in tokens."""
     program, most = plan.program, min((n for n in limits if n), default=None)
-    if plan.settings.attach and program.plain:
-        raise SettingsError("--program has an engine without the connector; run it without --attach.")
     if most and plan.longest > most:
-        raise SettingsError(f"--program: a text has {plan.longest} tokens; this engine takes {most} beside an answer.")
+        of = "--program" if plan.settings.told else f"scenario {program.scenario}"
+        raise SettingsError(f"{of}: a text has {plan.longest} tokens; this engine takes {most} beside an answer.")
     if why := next(filter(None, (plan.adapter.refuses(plan.cells[0], text.tokens) for text in program.texts)), None):
         raise SettingsError(f"connector {plan.adapter.name}: {why}")
 

@@ -58,4 +58,5 @@ class LongPrompt:
         unit = lcm(cell.rule.granularity, cell.block_size)
         whole = (2 * self.step(cell) // unit + 1) * unit
         tail = cell.length(1) - cell.leg
-        return whole - 1, whole, whole + 1, whole + tail, whole + cell.block_size
+        edges = whole - 1, whole, whole + 1, whole + tail, whole + cell.block_size
+        return tuple(filter(cell.takes, edges))

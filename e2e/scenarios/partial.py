@@ -32,6 +32,7 @@ class Partial:
     """A prompt shares its beginning with what was stored: other end, longer, shorter, or partly in vLLM's own cache."""
 
     name = "partial"
+    needs = ("prefixes",)
 
     def program(self, cell: Sized) -> Program:
         whole = cell.length(2)

@@ -31,7 +31,7 @@ class Turns:
     """A chat goes on: the hit of its next turn reaches into the answer, whose KV was computed token by token."""
 
     name = "turns"
-    needs = ("next_turn",)
+    needs = ("next_turn", "prefixes")
 
     def program(self, cell: Sized) -> Program:
         legs = [number + 1 for number in FIRST]

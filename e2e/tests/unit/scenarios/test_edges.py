@@ -129,6 +129,12 @@ def test_what_a_story_needs_is_asked_of_the_connector():
     for name, need in (("turns", "next_turn"), ("zero_delay", "slowed"), ("abort", "slowed")):
         assert need in lacking(name, Abilities())
         assert lacking(name, Abilities(**{need: True})) is None
+    assert "prefixes" in lacking("partial", Abilities(prefixes=False))
+
+
+def test_a_length_that_the_connector_can_not_take_is_not_sent():
+    program = told("long_prompt", replace(CELL, takes=lambda tokens: tokens % 256 != 0))
+    assert [text.tokens % 256 for text in program.texts] == [255, 1, 5, 16]
 
 
 def test_nothing_external_is_claimed_without_its_size():

@@ -24,6 +24,19 @@ _UNKNOWN = {
 }
 _MINE = '[connector]\nname = "mine"\nclass = "Mine"\nmodule_path = "mine"\n'
 _BOTH = ("run", "faults", "cells")
+#: (connector, scenario) -> what the connector would have to state.
+_LACKING = {
+    ("example", "turns"): "next_turn and prefixes",
+    ("example", "partial"): "prefixes",
+    ("example", "zero_delay"): "slowed",
+    ("example", "abort"): "slowed",
+    ("lmcache", "turns"): "next_turn",
+    ("lmcache", "zero_delay"): "slowed",
+    ("lmcache", "abort"): "slowed",
+    ("offloading", "turns"): "next_turn",
+    ("offloading", "zero_delay"): "slowed",
+    ("offloading", "abort"): "slowed",
+}
 
 
 def _write(name: str, text: str):
@@ -38,6 +51,13 @@ ROWS = (
         Row(f"{name}, of {command}", (command, "--scenario", word), 2, (f"scenario {word!r} is unknown", hint))
         for command in _BOTH
         for name, (word, hint) in _UNKNOWN.items()
+    ),
+    *(
+        Row(
+            f"scenario {scenario} with {connector}", ("cells", "--connector", connector, "--scenario", scenario), 2,
+            (f"scenario {scenario} needs a connector that states {needs} (", "widen --cell"),
+        )
+        for (connector, scenario), needs in _LACKING.items()
     ),
     Row("the second of two scenarios unknown", ("run", "--scenario", "replay", "--scenario", "crwd"), 2, ("'crwd'",)),
     Row("a pack and an unknown scenario", ("run", "--scenario", "quick", "--scenario", "gremlin"), 2, ("'gremlin'",)),
