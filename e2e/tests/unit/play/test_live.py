@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from fake import own
 
 from e2e.base.connector import ConnectorConfig, ServiceSpec
 from e2e.base.errors import EngineAnswer, EngineCrashed, EngineRefused
-from e2e.base.program import Site
+from e2e.base.program import Cold, Happened, Program, Send, Site, Text
 from e2e.material import Material
 from e2e.play import live
 from e2e.play.live import LiveWorld
@@ -42,9 +43,10 @@ def world(tmp_path, monkeypatch):
         yield LiveWorld(Settings(out=tmp_path), made_of, journal.record, prompts, "r", 1, ledger, None)
 
 
-def scene(connector):
+def scene(connector, program=None):
     spec = EngineSpec(name=NAME, engine_key="HND", role="connector", model="m", connector=connector)
-    return Scene(SimpleNamespace(key="HND", spec=lambda site, **more: spec), None)
+    part = SimpleNamespace(key="HND", spec=lambda site, name, model, pool_dir: replace(spec, name=name, model=model))
+    return Scene(part, program or own())
 
 
 def server(code, **more):
@@ -126,6 +128,48 @@ def test_a_server_that_died_fails_the_engine_that_runs(world, tmp_path):
     assert (failed.kind, failed["engine"], failed["stage"]) == ("engine.failed", NAME, "run")
     assert failed["cause"] == "pool ended with exit code 0 under a running engine"
     assert (failed["log"], failed["log_tail"]) == (str(tmp_path / "logs" / f"{NAME}.pool.log"), "up")
+
+
+def test_an_engine_is_given_the_weights_and_adapters_that_its_site_needs(world, monkeypatch):
+    given = []
+
+    class Looking(Launcher):
+        def start(self, spec, *, log_path, record):
+            given.append(spec)
+            raise EngineRefused("it ended")
+
+    monkeypatch.setattr(LiveWorld, "_launcher", lambda self: Looking())
+    monkeypatch.setattr(live, "other_weights", lambda model, seed, python: f"{model} {seed}")
+    monkeypatch.setattr(live, "adapter", lambda model, seed, python: f"adapter {seed} of {model}")
+    sites = (SITE, Site("other", weights=3))
+    sends = (
+        Send("cold", "connector", (0,), (Cold(),), lora=7),
+        Send("cold", "other", (0,), (Cold(),)),
+    )  # fmt: skip
+    told = scene(ConnectorConfig("Mine"), Program(sites, (Text(9),), sends))
+    with world.store(told.part, "HND.store.1") as store:
+        for site in sites:
+            with pytest.raises(EngineRefused), world.engine(told, site, f"HND.{site.name}.1", store):
+                pass
+    assert [(spec.model, dict(spec.adapters)) for spec in given] == [
+        ("model", {"lora-7": "adapter 7 of model"}),
+        ("model 3", {}),
+    ]
+
+
+def test_what_else_runs_or_ran_on_its_store_is_counted_where_it_is_claimed(world, tmp_path):
+    gone, beside, mine = (SimpleNamespace(alive=lambda alive=alive: alive) for alive in (False, True, True))
+    claims = (Cold(), Happened("engines_beside"), Happened("engines_ended"), Happened("preemptions"))
+    program = Program((SITE,), (Text(9),), (Send("cold", "connector", (0,), claims),))
+    told, settings = Scene(SimpleNamespace(key="K"), program), Settings(digests=False)
+    world.record("engine.start", engine=NAME, engine_key="K", role="connector", attempt=1, argv=[], launcher="", log="")
+    client = SimpleNamespace(metrics=None, collective_rpc=None)
+    with world.store(None, NAME) as store:
+        store.users += [gone, beside, mine]
+        engine = LiveEngine(NAME, SITE, mine, client, None, store, {}, None, settings, None, world.record, "r.1")
+        engine._tell(told, program.sends[0])
+    seen = [event for event in read(tmp_path / "recording.jsonl") if event.kind == "step.seen"]
+    assert [(event["what"], event["count"]) for event in seen] == [("engines_beside", 1), ("engines_ended", 1)]
 
 
 class Gone:
