@@ -94,9 +94,10 @@ class Night:
         passed = {step.kind for step in self.steps if step.code == EXIT_PASS}
         if self.gaps or not {SELF_TEST, GRID} <= passed:
             found.add(EXIT_INCONCLUSIVE)
-        # a missed fault is no corruption of the connector's: it makes the night blind
-        blind = [step for step in self.steps if step.name == SELF_TEST and step.verdict == EXIT_CORRUPT]
-        others = [step for step in self.steps if step.gates and step.name != SELF_TEST]
+        # a missed fault, or one found where there is none, is no corruption of the connector's: the night is blind
+        blind = [step for step in self.steps if step.kind == SELF_TEST and step.verdict == EXIT_CORRUPT]
+        found |= {EXIT_INCONCLUSIVE} if blind else set()
+        others = [step for step in self.steps if step.gates and step.kind != SELF_TEST]
         if blind and EXIT_CORRUPT not in cells and all(step.verdict != EXIT_CORRUPT for step in others):
             found.discard(EXIT_CORRUPT)
         return next((code for code in _ORDER if code in found), EXIT_PASS)

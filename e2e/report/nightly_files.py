@@ -86,7 +86,7 @@ def _not_tried(reports: Iterable[Mapping]) -> list[str]:
 
 def blindness(night: Night) -> str:
     """Why nothing green would count tonight, or an empty string."""
-    tests = [step for step in night.steps if step.name == SELF_TEST]
+    tests = [step for step in night.steps if step.kind == SELF_TEST]
     if not tests:
         return "The self-test was not run: nobody knows whether the rig could see anything tonight."
     if tests[0].code != EXIT_PASS:
@@ -95,7 +95,7 @@ def blindness(night: Night) -> str:
 
 
 def _meaning(night: Night, step: Step) -> str:
-    if step.name == SELF_TEST and step.code != EXIT_PASS:
+    if step.kind == SELF_TEST and step.code != EXIT_PASS:
         meaning = "blind" if step.verdict == EXIT_CORRUPT else f"blind: {word(step.verdict)}"
     elif step.code == EXIT_PASS:
         meaning = "passed"

@@ -1,4 +1,6 @@
+import re
 from dataclasses import replace
+from pathlib import Path
 
 from e2e.base.cell import Cell
 from e2e.faults.catalogue import FAULTS
@@ -64,6 +66,18 @@ def test_ranks_share_the_heads_that_a_fault_needs():
     )  # fmt: skip
     assert [cell.settings["tensor_parallel"] for cell in made] == [1, 2]
     assert "one KV head" in left_out[0][1]
+
+
+def test_a_night_plants_every_fault_of_the_rerun_in_one_of_its_cells():
+    script = (Path(__file__).resolve().parents[4] / "scripts" / "nightly").read_text()
+    (words,) = re.findall(r"for cell in (.*); do\n *IFS", script)
+    axes = ("layout", "storage_format", "overlap", "placement")
+    cells = [Cell(dict(zip(axes, word.split(","), strict=True))) for word in words.split()]
+    assert all(f"cells[{n}]" in script for n in (0, 1, 2))
+    shape = replace(SHAPE, answer=int(re.findall(r"--max-tokens (\d+) --cell", script)[0]))
+    made, _ = planted(cells[:3], [], shape, around=False)
+    of_rerun = {name for name, fault in FAULTS.items() if not fault.scenarios or "replay" in fault.scenarios}
+    assert {cell.settings["fault"] for cell in made} == of_rerun - {n for n in of_rerun if FAULTS[n].kind == "rank"}
 
 
 def test_none_plants_nothing():

@@ -168,10 +168,14 @@ def test_a_corrupt_cell_counts_however_its_grid_ended(tmp_path, code):
     assert (folder / "issue.md").is_file()
 
 
-def test_a_failed_self_test_reads_blind_and_never_corrupt(tmp_path):
-    folder = write(tmp_path, "1", steps=codes(selftest=1))
-    _, summary = close_night(folder)
-    assert "| selftest | 1 | blind |" in summary
+@pytest.mark.parametrize("name", ["selftest", "selftest-clean"])
+def test_a_failed_self_test_reads_blind_and_never_corrupt(tmp_path, name):
+    """Whether it missed a fault or found one where none was planted."""
+    steps = (*(step for step in STEPS if step[0] != name), (name, 1))
+    folder = write(tmp_path, "1", steps=steps)
+    code, summary = close_night(folder)
+    assert code == 3
+    assert f"| {name} | 1 | blind |" in summary
     assert "corrupt" not in summary + (folder / "junit.xml").read_text()
 
 

@@ -47,10 +47,13 @@ def test_self_test_first_then_every_grid_then_the_gates_code(clone):
     assert done.returncode == 3
     rows = [line.split("\t") for line in (clone / "calls.steps").read_text().splitlines()]
     names = [row[0] for row in rows if row[0] not in ("placement", "gain")]
-    assert names == ["setup", "doctor", "selftest", "grid-embedded-default", "grid-example-default"]
+    assert names == ["setup", "doctor", "selftest", "selftest-clean", "grid-embedded-default", "grid-example-default"]
     assert {row[0]: row[1] for row in rows}["selftest"] == "1"
-    assert "--connector example.toml --grid default --scenario nightly --out" in rows[4][3]
-    assert rows[4][3].endswith("--max-tokens 4")
+    command = {row[0]: row[3] for row in rows}
+    assert "--connector example.toml --grid default --scenario nightly --out" in command["grid-example-default"]
+    assert command["grid-example-default"].endswith("--max-tokens 4")
+    assert command["selftest"].count(" --cell ") == 3
+    assert " --fault none --rounds 5 --scenario all --cell " in command["selftest-clean"]
     assert (clone / "summary").read_text() == "# summary\n"
 
 
