@@ -40,6 +40,8 @@ def check(program: Program) -> None:
             raise ValueError(f"{site.name} says of its store that it has another size")
         if (site.pool and site.pool.tokens < 1) or (site.kv_tokens is not None and site.kv_tokens < 1):
             raise ValueError(f"{site.name} has no room at all")
+        if site.step is not None and site.step < 1:
+            raise ValueError(f"{site.name} takes steps of no tokens")
     if any(seed < 0 for seed in (*(site.weights for site in program.sites), *(send.lora for send in program.sends))):
         raise ValueError("a seed is a whole number from 0 on")
     for index, text in enumerate(program.texts):
@@ -138,6 +140,10 @@ class _SoFar:
             raise ValueError(f"{' '.join(words)}: {'broken twice' if words in self.broken else 'nothing to mend'}")
         if step.what == "engine":
             self._own(step.target)
+        if step.what in ("object", "space") and step.target not in {site.store for site in self.program.sites}:
+            raise ValueError(f"there is no store {step.target}")
+        if isinstance(step, Break) and not 0 <= step.after_s <= LONGEST_SPREAD_S:
+            raise ValueError(f"{' '.join(words)} comes after 0 to {LONGEST_SPREAD_S:g} seconds")
         self.broken ^= {words}
 
     def _empty(self, step: Empty) -> None:

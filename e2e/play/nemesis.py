@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from e2e.base.errors import SettingsError
 from e2e.base.program import Break, Program
+from e2e.base.spelling import either
 from e2e.play.world import Engine
 from e2e.stack.store import Store
 
@@ -125,7 +126,8 @@ def known(program: Program) -> None:
 
 def _way(step: Break) -> Callable[[str, Engines, Stores], AbstractContextManager[None]]:
     if (step.what, step.how) not in WAYS:
-        raise SettingsError(f"nobody knows how to {step.how} the {step.what} {step.target}; see e2e/play/nemesis.py.")
+        known = [how for what, how in WAYS if what == step.what] or sorted({what for what, _ in WAYS})
+        raise SettingsError(f"nobody knows how to {step.how} the {step.what} {step.target}; use {either(known)}.")
     return WAYS[step.what, step.how]
 
 
