@@ -91,8 +91,17 @@ def test_each_request_is_expected_then_sent_then_done():
     assert len({event["request"] for event in journal.of("request.sent")}) == 4
     assert client.calls[0][1] == {
         "max_tokens": 8, "cache_salt": "s", "kv_transfer_params": {"placement": "kernel"}, "limit_s": 120.0,
-        "most_tokens": None,
+        "most_tokens": None, "model": None,
     }  # fmt: skip
+    assert "model" not in sent.data
+
+
+def test_an_adapter_is_asked_by_its_name_and_that_is_recorded():
+    journal = Journal()
+    client = Client(journal)
+    run(client, journal, model="lora-1")
+    assert {event["model"] for event in journal.of("request.sent")} == {"lora-1"}
+    assert {call[1]["model"] for call in client.calls} == {"lora-1"}
 
 
 def test_several_at_once_keep_the_order_of_answers_and_of_each_requests_events():
