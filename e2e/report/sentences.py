@@ -222,6 +222,7 @@ _DETAILS: dict[Reason, Callable[[Evidence], str]] = {
     Reason.DIGEST_DIFFERS: _digest,
     **dict.fromkeys((Reason.NO_HIT, Reason.PARTIAL_HIT, Reason.COLD_NOT_COLD, Reason.LOCAL_HIT_DIFFERS), _hit),
     Reason.NOT_ISOLATED: _hit,
+    Reason.NOT_TRIED: lambda seen: ", ".join(map(str, _pair(seen.get("scenarios")))),
     Reason.SCENARIO_DID_NOT_HAPPEN: _not_happened,
     Reason.STORE_FAILED: _store_failed,
     Reason.LOAD_FAILED: _load_failed,

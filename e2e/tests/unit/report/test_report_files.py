@@ -112,6 +112,8 @@ def test_every_report_says_what_was_not_tried(tmp_path: Path, monkeypatch):
     out = io.StringIO()
     console.show(facts(recording), judge(recording), on=console.console(out), directory=tmp_path)
     assert "not tried: partial, gremlin; play them by --scenario" in out.getvalue()
+    (cell,) = judge(recording, strict=True).cells
+    assert headline(cell) == "The run left scenarios out (--strict): partial, gremlin."
 
 
 @pytest.mark.parametrize("plan", [{}, {"untold": None}, {"untold": []}])
