@@ -53,7 +53,7 @@ def test_self_test_first_then_every_grid_then_the_gates_code(clone):
     assert "--connector example.toml --grid default --scenario nightly --out" in command["grid-example-default"]
     assert command["grid-example-default"].endswith("--max-tokens 4")
     assert command["selftest"].count(" --cell ") == 3
-    assert " --fault none --rounds 5 --scenario all --cell " in command["selftest-clean"]
+    assert " --fault none --rounds 5 --scenario nightly --cell " in command["selftest-clean"]
     assert (clone / "summary").read_text() == "# summary\n"
 
 
