@@ -189,6 +189,14 @@ def test_a_span_is_told_by_both_ends_and_a_number_by_one():
     assert (loose["least_local"], loose["local"], loose["least_external"], loose["external"]) == (0, 16, 0, 8)
 
 
+def test_a_client_that_goes_away_after_some_tokens_has_as_long_for_them_as_others():
+    journal = Journal()
+    client = Client(journal, failing=1, error=EngineTimeout("it was left after 3 tokens"))
+    run(client, journal, gone_tokens=3)
+    assert [event["error"] for event in journal.of("request.failed")] == ["ClientGone"]
+    assert {(options["limit_s"], options["most_tokens"]) for _, options in client.calls} == {(120.0, 3)}
+
+
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_a_client_that_goes_away_ends_nothing_and_is_counted(at_once):
     journal = Journal()

@@ -65,6 +65,31 @@ def test_a_chunked_stream_is_timed_at_its_first_token():
     assert answer.done_ns - answer.first_ns > 0.25e9
 
 
+def test_a_client_leaves_as_soon_as_it_has_its_tokens():
+    """And the server's next line finds nobody."""
+    lost = threading.Event()
+
+    def drips(handler, _body):
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000000")
+        handler.end_headers()
+        try:
+            for event in ANSWER.split(b"\n\n")[:2]:
+                handler.wfile.write(event + b"\n\n")
+                handler.wfile.flush()
+            for _ in range(500):
+                handler.wfile.write(b": nothing new\n\n")
+                handler.wfile.flush()
+                time.sleep(0.01)
+        except OSError:
+            lost.set()
+
+    with serve(drips) as (url, _):
+        with pytest.raises(EngineTimeout, match="left after 1 tokens"):
+            complete(url, most_tokens=1)
+        assert lost.wait(5)
+
+
 def chunk_cut(handler, _body):
     handler.protocol_version = "HTTP/1.1"
     handler.send_response(200)
