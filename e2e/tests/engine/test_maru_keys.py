@@ -20,10 +20,13 @@ maru_pool_size = "1G"
 maru_kv_chunk_tokens = 256
 {keys}
 """
+WHOLE = ("maru_async_load = true",)
 OVERLAP = ("maru_use_layerwise = true", "maru_async_load = true", "maru_overlap_load_with_compute = true")
 
+WAYS = [pytest.param("HND", WHOLE, marks=pytest.mark.long), ("NHD", OVERLAP)]
 
-@pytest.mark.parametrize(("layout", "keys"), [("HND", ("maru_async_load = true",)), ("NHD", OVERLAP)])
+
+@pytest.mark.parametrize(("layout", "keys"), WAYS)
 def test_engine_defaults_by_marus_keys_pass(rig, tmp_path, layout, keys):
     connector = tmp_path / "maru.toml"
     connector.write_text(TOML.format(keys="\n".join(keys)))

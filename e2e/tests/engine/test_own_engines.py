@@ -70,6 +70,7 @@ def told(tmp_path):
     return told
 
 
+@pytest.mark.long
 def test_what_a_killed_engine_stored_is_served_by_another(told):
     ran = told("restart")
     (name, cell), *_ = ran.cells.items()
