@@ -8,6 +8,7 @@ nowhere else. A command is a function here that takes its class as ``flags``.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -161,6 +162,7 @@ def shrink(
     from e2e.shrink.shrinking import Limits
     from e2e.shrink.shrinking import shrink as reduce
 
+    call.folder = flags.out or folder
     limits = Limits(flags.starts, flags.minutes * 60)
     return reduce(folder, cell=flags.cell, limits=limits, out=flags.out, resume=flags.resume, argv=call.argv)
 
@@ -301,7 +303,10 @@ def _say_stopped(code: int, call: Call) -> int:
     """With a way to go on where there is one: a run that has begun to record."""
     recorded = call.folder is not None and (call.folder / RECORDING).is_file()
     resumable = recorded and call.typed[0] in ("run", "faults")
-    hint = f"; {PROGRAM} run --resume --out {call.folder} continues it" if resumable else ""
+    again = f"run --resume --out {call.folder}" if resumable else ""
+    if call.typed[0] == "shrink":
+        again = shlex.join([*call.typed, *(() if "--resume" in call.typed else ("--resume",))])
+    hint = f"; {PROGRAM} {again} continues it" if again else ""
     return _say(f"stopped by a signal{hint}.", code)
 
 

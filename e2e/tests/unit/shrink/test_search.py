@@ -14,6 +14,7 @@ from fake import ONE, PLAIN, TEXTS, again, send
 sys.path.insert(0, str(Path(__file__).parent.parent / "judge"))
 from synthetic_recording import CELL, Recording
 
+from e2e import cli
 from e2e.base.errors import UsageError
 from e2e.base.event import Event
 from e2e.base.program import Program, plainly
@@ -182,3 +183,10 @@ def test_a_candidate_of_a_search_is_played_again_by_the_search():
 def test_cases_are_equal_by_what_is_played():
     assert Case({"layout": "HND"}, program(), "a") == Case({"layout": "HND"}, program(), "b")
     assert Case({"layout": "HND"}, program()) != Case({"layout": "NHD"}, program())
+
+
+@pytest.mark.parametrize("more", [(), ("--resume",)])
+def test_who_stops_a_search_is_told_how_to_go_on(more, capsys):
+    assert cli._say_stopped(143, cli.Call(("shrink", "my run", "--starts", "6", *more))) == 143
+    again = "maru-e2e shrink 'my run' --starts 6 --resume"
+    assert capsys.readouterr().err == f"maru-e2e: stopped by a signal; {again} continues it.\n"
