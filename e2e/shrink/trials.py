@@ -142,7 +142,8 @@ class Trials:
 
     def fails(self, case: Case, fresh: bool) -> bool:
         for place, trial in enumerate(self.known):
-            if trial.case == case and (trial.fresh or not fresh):
+            # what failed on engines that are kept is asked again of fresh ones, what did not is not
+            if trial.case == case and (trial.fresh or not (fresh and trial.failed)):
                 self.known[place] = replace(trial, case=case)  # a recording does not say what was left out
                 return trial.failed
         try:

@@ -83,7 +83,8 @@ def _trimmed_send(step: Step, gone: Collection[int]) -> Step | None:
         if isinstance(claim, Served) and claim.hits else claim
         for claim in step.claims
     )  # fmt: skip
-    return replaced(step, texts=tuple(step.texts[place] for place in left), claims=claims)
+    texts, at_once = tuple(step.texts[place] for place in left), min(step.at_once, len(left))
+    return replaced(step, texts=texts, claims=claims, at_once=at_once)
 
 
 def _referring(rows: Rows) -> Rows:
