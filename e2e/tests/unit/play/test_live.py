@@ -172,6 +172,25 @@ def test_what_else_runs_or_ran_on_its_store_is_counted_where_it_is_claimed(world
     assert [(event["what"], event["count"]) for event in seen] == [("engines_beside", 1), ("engines_ended", 1)]
 
 
+def test_who_is_killed_amid_its_work_tells_how_much_of_it_was_cut_short(world, tmp_path):
+    """The blow falls once its connector has begun, and what it never ended is counted when it is gone."""
+    did = []
+    store = SimpleNamespace(under_way=lambda engine, work="": did.append((engine, work)) or {"load": 0, "store": 2})
+    mine = SimpleNamespace(kill=lambda: did.append("kill"))
+    client, settings = SimpleNamespace(metrics=None, collective_rpc=None), Settings(digests=False)
+    world.record("engine.start", engine=NAME, engine_key="K", role="connector", attempt=1, argv=[], launcher="", log="")
+    engine = LiveEngine(
+        NAME, SITE, mine, client, None, store, {"engine_id": "e"}, None, settings, None, world.record, "r.1",
+        _place={"engine": NAME, "cell": None, "arm": "storing"},
+    )  # fmt: skip
+    engine.end(killed=True, amid="store")
+    assert did == [("e", "store"), "kill", ("e", "")]
+    seen = [event for event in read(tmp_path / "recording.jsonl") if event.kind == "step.seen"]
+    assert [(event["arm"], event["what"], event["count"]) for event in seen] == [
+        ("storing", "loads_cut_short", 0), ("storing", "stores_cut_short", 2),
+    ]  # fmt: skip
+
+
 class Gone:
     """Every request fails so."""
 

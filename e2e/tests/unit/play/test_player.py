@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made import STEPS, SUSPEND, buildable
 
+from e2e.base.connector import Abilities, HitRule
 from e2e.base.errors import EngineAnswer, EngineCrashed, EngineError, EngineRefused, EngineTimeout, Stopped
 from e2e.base.event import REQUIRED
 from e2e.base.program import Break, Empty, Mend, Program, Site, Start, Stop, Together, plainly
@@ -24,6 +25,8 @@ from e2e.play.player import After, Player
 from e2e.recording.journal import Journal, read
 from e2e.recording.resume import finished
 from e2e.report.progress import Progress
+from e2e.scenarios.sized import Sized
+from e2e.scenarios.table import SCENARIOS, STORIES
 from e2e.standing import Standing
 
 
@@ -298,3 +301,25 @@ def test_whatever_happens_nothing_stays_and_every_begin_has_its_end(tmp_path_fac
     assert sorted(played.judged) == sorted(cell for each in keys for cell in each.programs)
     if "L" not in played.player.given_up:
         assert begun["L-a"] == begun["L-b"] == 1
+
+
+def test_a_soak_plays_to_its_end_with_all_its_blows_and_leaves_nothing(tmp_path):
+    abilities = {need: "index-server" if need == "breakable" else True for story in STORIES for need in needs(story)}
+    cell = Sized(
+        lengths=(513, 776, 1040), rule=HitRule(256), block_size=16, step=256, answer=8, seed=2, for_s=300.0,
+        abilities=Abilities(**abilities), settings={"layout": "HND", "placement": "index"},
+    )  # fmt: skip
+    program = SCENARIOS["soak"].program(cell)
+    played = Played(tmp_path, Key("K", {"K-a": program}))
+    assert played.stopped is None
+    assert len(played.sent) == len(program.sends)
+    blows = [(step.what, step.how, step.target) for step in program.flat if isinstance(step, Break)]
+    words = [tuple(event.data[name] for name in ("what", "how", "target")) for event in played.events
+             if event.kind == "nemesis.begin"]  # fmt: skip
+    assert words == blows != []
+    assert len(played.of("nemesis.end", "what")) == len(blows)
+    assert not played.world.running
+
+
+def needs(story) -> tuple[str, ...]:
+    return getattr(story, "needs", ())
