@@ -72,7 +72,7 @@ LIVES = (
         ("zeros",), applies.always, kind="lifetime"),
     FaultInfo("worn_out_at_load_3", "a chunk's third load finds other bytes", "class B, references counted one short",
         ("zeros",), applies.always, kind="lifetime", scenarios=("replay", "preemption", "crowd")),
-    FaultInfo("stored_unheld", "chunks are read 24 steps late, from blocks that nobody holds",
+    FaultInfo("stored_unheld", "chunks are read four requests late, from blocks that nobody holds",
         "class B, a store reads blocks that are used again", ("not_written", "stale", "zeros", "unknown"),
         applies.always, kind="lifetime", scenarios=("replay", "turns")),
     FaultInfo("blocks_kept", "blocks of requests that have ended are not given back",
@@ -94,11 +94,13 @@ LIVES = (
 ANSWERS = (
     *(
         FaultInfo(f"spoilt_at_token_{at}", f"at output token {at} the first block has keys for values",
-            "class B, blocks of a running request written", ("unknown",), applies.answer(at), kind="generated tokens")
+            "class B, blocks of a running request written", ("kv_swapped", "unknown"), applies.answer(at),
+            kind="generated tokens")
         for at in (2, 3, 8, 12)
     ),
     FaultInfo("end_spoilt_at_token_2", "at output token 2 the last block of the prompt has keys for values",
-        "class B, a load that goes on under an answer", ("unknown",), applies.answer(2), kind="generated tokens"),
+        "class B, a load that goes on under an answer", ("kv_swapped", "unknown"), applies.answer(2),
+        kind="generated tokens"),
     FaultInfo("answer_lost_at_token_3", "at output token 3 the KV of the first one is zeroed",
         "class B, a block cleared that is in use", ("unknown",), applies.answer(3), kind="generated tokens"),
 )  # fmt: skip

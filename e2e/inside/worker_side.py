@@ -70,7 +70,7 @@ class WorkerSide:
         self._storer = Storer(self._put) if config.async_store else None
         # while a fault is planted
         self._late: list[tuple[int, Store, torch.Tensor]] = []
-        self._step = 0
+        self._storing: dict[str, int] = {}
         self._freed: set[str] = set()
         self._placed: dict[str, list[int]] = {}
         self._last_put: faults.Put | None = None
@@ -255,7 +255,8 @@ class WorkerSide:
             if store.request in self._failed:  # what this step computed, it computed from what was not there
                 continue
             if late := faults.get(store.settings.fault).stores_late:
-                self._late.append((self._step + late, store, self._staged[store.key]))
+                number = self._storing.setdefault(store.request, len(self._storing))
+                self._late.append((number + late, store, self._staged[store.key]))
             else:
                 self._hand_over(store, self._staged[store.key])
         self._stores, self._staged = [], {}
@@ -273,10 +274,9 @@ class WorkerSide:
             self._put(store, staged)
 
     def _store_late(self) -> None:
-        """A planted fault reads blocks some steps after it should have, when they may be somebody else's."""
-        self._step += 1
-        due = [(store, right) for step, store, right in self._late if step < self._step]
-        self._late = [one for one in self._late if one[0] >= self._step]
+        """A planted fault reads blocks some requests after it should have, when they may be somebody else's."""
+        due = [(store, right) for number, store, right in self._late if number < len(self._storing)]
+        self._late = [one for one in self._late if one[0] >= len(self._storing)]
         for store, right in due:
             for layer in range(len(self._layers)):
                 self._save([store], layer)

@@ -83,7 +83,7 @@ class Fault:
     waits = True
     #: are chunks stored when the step begins
     stores_early = False
-    #: steps after which a chunk is read from its blocks, which nobody holds
+    #: requests after which a chunk is read from its blocks, which nobody holds
     stores_late = 0
     #: are the blocks of a request that has ended kept until another cell's comes
     keeps_blocks = False

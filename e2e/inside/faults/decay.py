@@ -11,11 +11,11 @@ from e2e.inside.placement.base import words
 
 
 class StoredUnheld(Fault):
-    """Chunks are read from their blocks 24 steps after they were computed, and nobody holds those: class B, a store
+    """Chunks are read from their blocks when four more requests have come, and nobody holds those: class B, a store
     behind the answer."""
 
     name = "stored_unheld"
-    stores_late = 24
+    stores_late = 4
 
 
 class BlocksKept(Fault):

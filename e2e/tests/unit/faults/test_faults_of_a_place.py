@@ -90,8 +90,8 @@ def test_a_store_that_holds_no_blocks_reads_what_is_there_later(made, reused):
     rig, truth, _ = made("stored_unheld")
     if reused:
         rig.layers["model.layers.2.attn"].logical[COLD] = 0.0
-    for _ in range(24):
-        with torch.inference_mode():
-            rig.worker.end_step()
-    assert torch.equal(rig.load("a", AGAIN), truth) is not reused
+    for number in range(3):
+        assert not rig.pool.locate(["a0@0"])[0], "four requests have not come yet"
+        rig.compute(f"later{number}", AGAIN, 3 + number)
+    assert torch.equal(rig.load("a", BEFORE), truth) is not reused
     assert bool(rig.fired) is reused
