@@ -19,7 +19,16 @@ CAUGHT = {
     ("preemption", "former_blocks"): {Reason.DIGEST_DIFFERS},
     ("eviction", "slot_reused"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
     ("full", "refused_announced"): {Reason.DIGEST_DIFFERS},
+    ("turns", "answer_one_late"): {Reason.LOGPROBS_DIFFER},
+    ("long_prompt", "step_slots_stored"): {Reason.DIGEST_DIFFERS, Reason.LOGPROBS_DIFFER},
+    ("zero_delay", "announced_early"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
+    ("abort", "freed_while_loading"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
+    ("partial", "stored_from_hit"): {Reason.TOKENS_DIFFER},
 }
+#: What does wrong in the rerun, too, where no harm comes of it.
+HARMLESS_THERE = {"announced_early"}
+#: Counters of vLLM that tell of an event by another name.
+COUNTED_AS = {"local": ("local_cache_hit", "local_hits"), "external": ("external_kv_transfer", "external_hits")}
 
 
 def judged(name: str) -> CellJudgement:
@@ -38,8 +47,16 @@ def test_the_story_shows_it(scenario, fault):
     }
 
 
-@pytest.mark.parametrize(("scenario", "fault"), CAUGHT)
-def test_the_rerun_never_comes_to_it(scenario, fault):
+@pytest.mark.parametrize("fault", HARMLESS_THERE)
+def test_the_rerun_passes_though_it_did_wrong(fault):
+    cell = judged(f"replay-{fault}")
+    assert (cell.verdict, cell.fault, cell.findings) == (Verdict.PASS, fault, ())
+    fired = [event for event in read(recording(f"replay-{fault}")) if event.kind == "fault.fired"]
+    assert sum(event["count"] for event in fired) > 0
+
+
+@pytest.mark.parametrize("fault", [fault for _, fault in CAUGHT if fault not in HARMLESS_THERE])
+def test_the_rerun_never_comes_to_it(fault):
     cell = judged(f"replay-{fault}")
     assert (cell.verdict, cell.fault) == (Verdict.INCONCLUSIVE, fault)
     assert {finding.reason for finding in cell.findings} == {Reason.FAULT_NOT_FIRED}
@@ -59,7 +76,7 @@ def test_a_story_without_its_event_shows_nothing(scenario):
     program = assemble.program(plan)
     claimed = {claim.what for send in program.sends for claim in send.claims if isinstance(claim, Happened)}
     assert claimed
-    for what in claimed - {"external"}:
+    for what in claimed:
         for event in events:
             _without(event, what)
         (cell,) = judge(events).cells
@@ -69,6 +86,12 @@ def test_a_story_without_its_event_shows_nothing(scenario):
 
 def _without(event: Event, what: str) -> None:
     data = event.data
+    if event.kind == "metrics.delta":
+        data["counters"] |= dict.fromkeys(COUNTED_AS.get(what, ()), 0)
+    if event.kind == "step.seen" and what == data["what"]:
+        data["count"] = 0
+    if event.kind == "engine.config" and what == "prefill_steps":
+        data["effective"].pop("max_num_batched_tokens")
     if what == "reads_in_one_step" and event.kind == "digest.taken":
         data.pop("step", None)
     elif what == "resumed_loads" and event.kind == "connector.evidence":
