@@ -108,6 +108,8 @@ ROWS = (
             ("second", "shared_store", "serves two engines"),
             ("cross", "survives_restart", "outlives its engines"),
             ("identity", "survives_restart", "outlives its engines"),
+            ("eviction", "sized_pool", "has a pool of any size"),
+            ("full", "sized_pool", "has a pool of any size"),
         )
     ),
     *(
@@ -115,6 +117,13 @@ ROWS = (
             (f"scenario {name} starts several engines on one store", "without --launcher docker"))
         for name in ("restart", "second", "cross", "identity")
     ),
+    *(
+        Row(f"room of scenario {name} as an axis", ("cells", "--scenario", name, "--cell",
+            "kv_tokens=99"), 2, ("kv_tokens", "is unknown"))
+        for name in ("preemption", "crowd")
+    ),
+    Row("a pool of any size, stated in a file, where no code makes one", ("run", "--connector", "c.toml"), 2,
+        ("c.toml", "sized_pool"), given=_write("c.toml", _MINE + "\n[connector.abilities]\nsized_pool = true\n")),
     Row("a scenario of a comparison", ("gain", "--scenario", "replay", "--axis", "placement", "index", "kernel"), 2,
         ("--scenario",)),
 )  # fmt: skip
