@@ -359,7 +359,7 @@ class DigestTaken(_OfArm):
     ``reads`` in the end: one that is preempted and resumed, or whose load failed, reads again. ``failed``: the
     connector itself reported that this load failed. ``tail``: of the tokens behind the whole blocks,
     of what was computed without the prompt's last one, which nobody serves. ``step``: the engine's, counted from when
-    the probe was turned on: equal for what one step read."""
+    the probe was turned on: equal for what one step read. ``batch``: requests of which that step computed some."""
 
     request: str
     prompt: int | None
@@ -374,6 +374,7 @@ class DigestTaken(_OfArm):
     failed: bool = False
     tail: str | None = None
     step: int | None = None
+    batch: int | None = None
 
 
 @kind("digest.sample")

@@ -71,8 +71,8 @@ class Digest:
     """One request's digests on one rank. ``nth``: which read of the request, of ``of_reads``. ``failed``: the connector
     itself said that this load failed. ``tokens``: how many were there; ``zero``: value of a page of zeros; ``blank``:
     [L, 2, H], what every block was overwritten with before, or None. ``tail``: [L, 2, H, 1], of the tokens behind the
-    whole blocks up to ``tail_end``; None where there are none. ``step``: of its engine, by the rank; None in old
-    recordings."""
+    whole blocks up to ``tail_end``; None where there are none. ``step``: of its engine, by the rank; ``batch``:
+    requests of which that step computed some; None in old recordings."""
 
     request: str
     prompt: int
@@ -90,6 +90,7 @@ class Digest:
     failed: bool = False
     tail: Array | None = None
     step: int | None = None
+    batch: int | None = None
 
     @classmethod
     def of(cls, data: Mapping[str, object]) -> Digest:
@@ -113,6 +114,7 @@ class Digest:
             failed=bool(data.get("failed")),
             tail=None if tail is None else unpack(tail, "<u8").reshape(layers, 2, heads, 1),
             step=None if (step := data.get("step")) is None else int(step),
+            batch=None if (batch := data.get("batch")) is None else int(batch),
         )
 
     @property

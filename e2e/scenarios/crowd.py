@@ -20,7 +20,9 @@ class Crowd:
 
     def program(self, cell: Sized) -> Program:
         story = Opening(cell, tuple(map(Text, islice(cycle(cell.lengths), REQUESTS))))
-        together = story.again("together", Happened("reads_in_one_step", 2), at_once=REQUESTS)
+        # loads between steps end one by one
+        at_one = (Happened("reads_in_one_step", 2),) if cell.settings.get("load", "sync") == "sync" else ()
+        together = story.again("together", Happened("batch", 2), *at_one, at_once=REQUESTS)
         spread = story.again("spread", at_once=REQUESTS, spread_s=SPREAD_S)
         looks = story.afterwards("together_afterwards"), story.afterwards("spread_afterwards")
         warm = story.again("warm", Like(story.like))

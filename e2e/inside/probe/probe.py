@@ -29,7 +29,7 @@ _COMPUTED = 256
 
 @dataclass
 class DigestRow:
-    """``step``: number of the engine's step. ``nth``: which of its request's reads, from 1.
+    """``step``: number of the engine's step, ``batch``: requests in it. ``nth``: which of its request's reads, from 1.
     ``failed``: the connector itself says that what was read is not
     what it should have loaded. ``values``: one int64 [2, H, blocks] per layer, on the cache's device until fetched.
     ``tail``: the same, [2, H, 1], of the ``slots`` tokens behind the whole blocks, which lie in ``last``; of what was
@@ -41,6 +41,7 @@ class DigestRow:
     tokens: int
     index: torch.Tensor
     step: int = 0
+    batch: int = 0
     nth: int = 1
     failed: bool = False
     last: torch.Tensor | None = None
@@ -66,7 +67,7 @@ class Probe:
         self._computed: dict[int, DigestRow] = {}
         self._blank: list[torch.Tensor] | None = None
         self._next_id = 1
-        self._step = 0
+        self._step = self._batch = 0
         self._sampled = 0
         self._undo: list[Callable[[], None]] = []
         self.digests = True
@@ -100,6 +101,7 @@ class Probe:
     def _around_step(self, inner: Callable, scheduler_output, *args, **kwargs):
         step = self._steps.next(scheduler_output)
         self._step += 1
+        self._batch = len(scheduler_output.num_scheduled_tokens)
         self._reads = [self._row(tracked, "read", tokens) for tracked, tokens in step.reads]
         result = inner(scheduler_output, *args, **kwargs)
         if self.digests:
@@ -127,7 +129,7 @@ class Probe:
         one = self._layers[0]
         whole = tracked.blocks[: tokens // one.block_size]
         index = torch.tensor(whole, dtype=torch.int64).to(one.device)
-        row = DigestRow(self._next_id, tracked, when, tokens, index, self._step)
+        row = DigestRow(self._next_id, tracked, when, tokens, index, self._step, self._batch)
         self._next_id += 1
         served = tokens if when == "read" else tokens - 1
         at, row.slots = divmod(served, one.block_size)
@@ -232,7 +234,7 @@ class Probe:
             blank = packed(hashing.digests(on_device, keep=3))
         return {
             "id": row.id, "request": row.tracked.request, "when": row.when, "rank": self._rank, "nth": row.nth,
-            "step": row.step,
+            "step": row.step, "batch": row.batch,
             "reads": row.tracked.reads if row.when == "read" else 1, "failed": row.failed, "tokens": row.tokens,
             "blocks": len(row.index), "block_size": one.block_size, "layers": len(self._layers), "heads": one.heads,
             "token_granular": one.token_granular, "hash": hashing.name(one.device), "missing_layers": missing,

@@ -61,6 +61,12 @@ def _prefill_steps(view: CellView, sent: Sent) -> int:
     return sum(ceil(computed / int(step)) for computed in known)
 
 
+def _batch(view: CellView, sent: Sent) -> int:
+    """The most requests of which a step computed some that read, for one of them, what was there before."""
+    reads = (view.table.all(sent.send.where, "read", prompt).values() for prompt in sent.send.texts)
+    return max((digest.batch or 0 for found in reads for digest in found), default=0)
+
+
 #: What nobody counts, seen in what was recorded of a Send.
 SEEN: Mapping[str, Callable[[CellView, Sent], int]] = {
     "answered": lambda view, sent: len(sent.arm.answers),
@@ -69,4 +75,5 @@ SEEN: Mapping[str, Callable[[CellView, Sent], int]] = {
     "prefill_steps": _prefill_steps,
     "resumed_loads": _resumed_loads,
     "reads_in_one_step": _reads_in_one_step,
+    "batch": _batch,
 }

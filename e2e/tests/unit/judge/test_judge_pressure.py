@@ -51,6 +51,14 @@ def test_reads_of_one_step_are_counted_by_their_digests(steps, seen):
     assert outcome(recording) == seen
 
 
+@pytest.mark.parametrize(("batches", "seen"), [((1, 3), PASS), ((1, 1), NOT_HAPPENED), ((None, None), NOT_HAPPENED)])
+def test_a_batch_is_what_stood_in_the_step_of_a_read(batches, seen):
+    recording = recorded(Happened("batch", 2))
+    for prompt, batch in enumerate(batches):
+        recording.change("digest.taken", lambda data, batch=batch: data.update(batch=batch), arm="hot", prompt=prompt)
+    assert outcome(recording) == seen
+
+
 def test_what_resumed_requests_are_served_again_is_more_than_vllm_counts():
     recording = recorded(Happened("preemptions"))
     recording.change("connector.evidence", lambda data: data["counters"].update(hit_tokens=1536 + 256), arm="hot")

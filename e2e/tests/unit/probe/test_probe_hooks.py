@@ -192,7 +192,7 @@ def test_every_read_of_a_request_is_told(engine):
     assert (second.values != computed.values).any()
 
 
-def test_newer_runners_take_a_resumed_request_for_a_new_one(engine):
+def test_newer_runners_take_a_resumed_request_for_a_new_one_and_a_batch_is_told(engine):
     engine.step(new=[("warm", WARM, 16, 2)])
     engine.step(new=[("warm", WARM[::-1], 16, 2)])
     engine.step(new=[("cold", COLD, 16, 2)])
@@ -201,6 +201,8 @@ def test_newer_runners_take_a_resumed_request_for_a_new_one(engine):
         ("warm", 1, 2), ("warm", 2, 2), ("cold", 1, 1),
     ]  # fmt: skip
     assert len({row["step"] for row in rows}) == 4
+    engine.step(new=[("one", WARM, 16, 2), ("two", COLD, 16, 2)])
+    assert [row["batch"] for row in engine.probe.rows(0)] == [1, 1, 1, 1, 2, 2]
 
 
 def test_decoding_and_rejected_drafts_read_nothing_anew(engine):

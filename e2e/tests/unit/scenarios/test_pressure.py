@@ -51,7 +51,9 @@ def test_all_of_a_preemption_start_and_not_all_can_go_on(cell):
 
 def test_a_crowd_comes_together_and_then_one_after_the_other():
     together, spread = (told("crowd").send(("one", name)) for name in ("together", "spread"))
-    assert happened(together) == {"reads_in_one_step": 2}
+    assert happened(together) == {"batch": 2, "reads_in_one_step": 2}
+    between_steps = told("crowd", replace(CELL, settings={"load": "async"}))
+    assert happened(between_steps.send(("one", "together"))) == {"batch": 2}, "loads end one by one"
     assert (together.at_once, together.spread_s) == (8, 0.0)
     assert (spread.at_once, spread.spread_s) == (8, 1.0)
     assert {text.tokens for text in told("crowd").texts} == {*CELL.lengths}
