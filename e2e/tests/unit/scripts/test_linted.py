@@ -1,5 +1,6 @@
 """Shell scripts pass shellcheck; workflows are what GitHub takes, and actionlint is content where it is installed."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ SHELL = [
     for name in LISTED.splitlines()
     if (ROOT / name).is_file() and (ROOT / name).open("rb").readline().rstrip().endswith((b"/sh", b"bash"))
 ]
+PR = ".github/workflows/pr.yml"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
@@ -48,3 +50,10 @@ def test_the_schema_refuses_what_github_would(tmp_path):
 @pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not installed; the PR workflow runs it")
 def test_workflows_pass_actionlint():
     assert checked("actionlint", "-no-color") == ""
+
+
+def test_what_ci_leaves_out_the_pr_workflow_runs():
+    tests = {where: re.findall(r"scripts/test .*", (ROOT / where).read_text()) for where in (".ci/run", PR)}
+    assert {where: [re.findall(r'-m "not (\w+)"', line) for line in lines] for where, lines in tests.items()} == {
+        ".ci/run": [["long"]], PR: [[]],
+    }  # fmt: skip
