@@ -100,8 +100,8 @@ def served(view: CellView, sent: Sent, prompt: int) -> int | None:
         told = all("kept" in load for load in failed) and len(failed) >= arm.connector_total("load_failures")
         if not told:
             return None
-        if mine := [int(load["kept"]) for load in failed if load["request"] == arm.answers[prompt].request]:
-            return min(mine)
+        if (left := kept(sent, prompt)) is not None:
+            return left
     cached = arm.answers[prompt].cached
     if cached is not None:
         return cached
@@ -114,6 +114,14 @@ def served(view: CellView, sent: Sent, prompt: int) -> int | None:
         if expected is None or span is None or not span.least == span.most == count:
             return None
     return expected.both.most
+
+
+def kept(sent: Sent, prompt: int) -> int | None:
+    """Tokens that a failed load of this prompt left standing, as the connector's journal says; None where none failed,
+    or it does not say."""
+    request = sent.arm.answers[prompt].request
+    mine = [load for load in sent.arm.loads if load.get("failed") and load["request"] == request]
+    return min((int(load["kept"]) for load in mine if "kept" in load), default=None)
 
 
 def schedule(view: CellView, sent: Sent, prompt: int) -> tuple[object, ...] | None:

@@ -184,12 +184,14 @@ def _to_be_served(sent: Sent, prompt: int) -> int | None:
 
 
 def _served(view: CellView, where: Where, prompt: int) -> int:
-    """Tokens of this prompt that were to be served, if they are a whole block and it was answered; else 0."""
+    """Tokens of this prompt that were to be served, and that no failed load took back, if they are a whole block and it
+    was answered; else 0."""
     sent = view.of(where)
     if sent is None or prompt not in sent.arm.answers or sent.beside.cut:
         return 0
     block = asked(view, sent.side.site, ("block_size",)).get("block_size")
-    served = _to_be_served(sent, prompt) or 0
+    served, left = _to_be_served(sent, prompt) or 0, compare.kept(sent, prompt)
+    served = served if left is None else min(served, left)
     return served if served >= int(block or 1) else 0
 
 

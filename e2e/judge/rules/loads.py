@@ -55,7 +55,9 @@ def _untold(view: CellView, arm: Arm) -> bool:
 
 
 def _overlap(arm: Arm, place: dict[str, object]) -> list[Finding]:
-    if sum(load.get("blocking_waits") or 0 for load in arm.loads) > 0:
+    """Nobody waits for a layer of a load that failed."""
+    landed = [load for load in arm.loads if not load.get("failed")]
+    if not landed or sum(load.get("blocking_waits") or 0 for load in landed) > 0:
         return []
     pending = sum(load.get("pending_at_forward") or 0 for load in arm.loads)
     return [Finding(RULE, Reason.NO_OVERLAP, {**place, "loads": len(arm.loads), "pending_at_forward": pending})]

@@ -193,6 +193,26 @@ def test_what_was_recomputed_from_a_step_s_end_on_must_be_right(kept, wrong):
     assert corrupt is (kept == 0 and wrong)
 
 
+def test_nobody_waits_for_a_layer_of_a_load_that_failed():
+    recording = Recording()
+
+    def fail(data):
+        data["loads"] = [{**load, "overlap": True, "blocking_waits": 0, "failed": True} for load in data["loads"]]
+
+    def land(data):
+        data["loads"] = [{**load, "failed": False} for load in data["loads"]]
+
+    recording.change("plan.cell", lambda data: data["expect"].update(overlap="on"))
+    recording.change("connector.evidence", fail, arm="external")
+    assert not any(f.evidence.get("arm") == "external" for f in overlaps(verdict(recording)))
+    recording.change("connector.evidence", land, arm="external")
+    assert any(f.evidence.get("arm") == "external" for f in overlaps(verdict(recording)))
+
+
+def overlaps(cell):
+    return [finding for finding in cell.findings if finding.reason is Reason.NO_OVERLAP]
+
+
 def test_garbage_after_a_load_that_failed_is_corrupt_where_the_engine_recomputes_nothing():
     def fail(data):
         data["loads"][1]["failed"] = True
