@@ -43,16 +43,17 @@ class Struck:
         alone = Send("alone", PLAIN.name, (0,), (Cold(),))
         same = (Like((alone.where,)),)
 
-        def send(name: str, *claims: Claims) -> Send:
-            return Send(name, one.name, (0,), (*claims, *same))
+        def send(name: str, *claims: Claims, **how: object) -> Send:
+            return Send(name, one.name, (0,), (*claims, *same), **how)
 
-        def served(name: str, hit: Hit, *claims: Claims) -> Send:
-            return send(name, Served(True, (hit,)), Loaded(alone.where), *claims)
+        def served(name: str, hit: Hit, *claims: Claims, **how: object) -> Send:
+            return send(name, Served(True, (hit,)), Loaded(alone.where), *claims, **how)
 
         def killed(amid: str, victim: Send) -> tuple[Step, ...]:
             return Together((victim, Break("engine", f"kill_amid_{amid}", one.name))), Stop(one.name)
 
-        start, stop = Start(one.name), Stop(one.name)
+        start, apart = Start(one.name), (Forget(one.name), Scribble(one.name))
+        stored_s = whole.external.most / cell.rule.granularity * SLOW_S + 1
         return Program(
             (PLAIN, one),
             (Text(tokens),),
@@ -60,9 +61,9 @@ class Struck:
                 alone,
                 start,
                 *killed("store", send("storing", Cold(), Happened("stores_cut_short"))),
-                *(start, served("stored", Hit(whole.local, Span(0, whole.external.most))), stop),
-                *(start, *killed("load", served("loading", whole, Happened("loads_cut_short")))),
-                *(start, served("loaded", whole), Forget(one.name), Scribble(one.name), served("again", whole), stop),
+                *(start, served("stored", Hit(whole.local, Span(0, whole.external.most))), *apart),
+                *killed("load", served("loading", whole, Happened("loads_cut_short"), after_s=stored_s)),
+                *(start, served("loaded", whole), *apart, served("again", whole), Stop(one.name)),
             ),
             self.name,
         )

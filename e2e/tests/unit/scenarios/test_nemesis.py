@@ -83,7 +83,7 @@ def test_an_engine_is_struck_amid_its_work_and_others_come_after_it():
     ]  # fmt: skip
     victims = [part for blow in blows for part in blow.steps if isinstance(part, Send)]
     assert [happened(victim) for victim in victims] == [{"stores_cut_short": 1}, {"loads_cut_short": 1}]
-    assert sum(isinstance(step, Start) for step in program.steps) == 4
+    assert sum(isinstance(step, Start) for step in program.steps) == 3
     stored, loaded = (program.hits(program.send(("one", name)))[0].external for name in ("stored", "loaded"))
     assert (stored.least, loaded.least) == (0, loaded.most), "what a load was killed over is still there"
 
