@@ -67,8 +67,13 @@ class KeyPlan:
             answer=self.settings.max_tokens, at_once=self.concurrency, baseline=not self.settings.attach,
             solved=not self.settings.lengths, digests=self.settings.digests, abilities=self.adapter.abilities,
             takes=lambda tokens: self.adapter.refuses(cell, tokens) is None,
-            settings=cell.settings, seed=self.settings.seed, for_s=self.settings.for_s,
+            settings=self._meant(cell), seed=self.settings.seed, for_s=self.settings.for_s,
         )  # fmt: skip
+
+    def _meant(self, cell: Cell) -> Mapping[str, str | int]:
+        """Its settings, the model's own dtype where it is left to vLLM: a site of another dtype must have another."""
+        auto = cell.get("dtype") == "auto" and self.model and self.model.dtype
+        return {**cell.settings, "dtype": self.model.dtype} if auto else cell.settings
 
     @property
     def program(self) -> Program:

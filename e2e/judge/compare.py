@@ -127,7 +127,7 @@ def kept(sent: Sent, prompt: int) -> int | None:
 def schedule(view: CellView, sent: Sent, prompt: int) -> tuple[object, ...] | None:
     """Answers with equal schedules are comparable bit for bit; None is comparable with nothing."""
     tokens = served(view, sent, prompt)
-    if tokens is None:
+    if tokens is None or not repeats(sent):
         return None
     if not sent.alone:
         return ("at once", tokens) if tokens and (sent.side.effective or {}).get("batch_invariant") is True else None
@@ -136,6 +136,13 @@ def schedule(view: CellView, sent: Sent, prompt: int) -> tuple[object, ...] | No
         return ("generated", tokens)
     step = prefill_step(view, sent.side)
     return ("aligned",) if tokens == 0 or (step and tokens % step == 0) else ("split", tokens)
+
+
+def repeats(sent: Sent) -> bool:
+    """Does what is computed twice come out alike? On a GPU vLLM's kernels of adapters add up in any order (split-K by
+    atomic adds), but in its batch-invariant mode."""
+    effective = sent.side.effective or {}
+    return not sent.send.lora or not effective.get("gpu") or effective.get("batch_invariant") is True
 
 
 def comparable(view: CellView, one: Sent, other: Sent, prompt: int) -> bool:

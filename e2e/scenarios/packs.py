@@ -65,7 +65,8 @@ def stories(names: Iterable[str]) -> dict[str, int | None]:
 
 def untold(told: Iterable[str]) -> tuple[str, ...]:
     """Scenarios that these are not, and are no part of."""
-    return tuple(name for name in WHOLE if name not in {*told})
+    known = {*told}
+    return tuple(name for name in WHOLE if name not in known)
 
 
 def provokes(name: str) -> str:

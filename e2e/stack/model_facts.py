@@ -11,13 +11,14 @@ from pathlib import Path
 @dataclass(frozen=True)
 class ModelFacts:
     """``heads`` and ``kv_heads`` of the whole model, not of a rank; ``max_tokens``: prompt and answer together, None
-    when unsaid."""
+    when unsaid; ``dtype``: of its weights, as its config.json has it."""
 
     layers: int
     kv_heads: int
     head_size: int
     max_tokens: int | None
     heads: int | None = None
+    dtype: str | None = None
 
     def shared_by(self, ranks: int) -> bool:
         """Can tensor-parallel ranks share the heads? vLLM gives each rank as many, and a KV head to several ranks only
@@ -46,6 +47,7 @@ def model_facts(model: str) -> ModelFacts | None:
             head_size=int(config.get("head_dim") or config["hidden_size"] // heads),
             max_tokens=longest(config),
             heads=heads,
+            dtype=str(config.get("dtype") or config.get("torch_dtype") or "") or None,
         )
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         return None

@@ -90,9 +90,10 @@ def alike(view: CellView, one: Where, other: Where, prompt: int) -> bool:
 
 
 def _batched(view: CellView, one: Where, other: Where, prompt: int) -> bool:
-    """Are their bytes not comparable because several requests shared the steps? Then blind.py says so."""
+    """Are their bytes not comparable because several requests shared the steps, or nothing would repeat them? Then
+    blind.py says so."""
     sent = [view.of(where) for where in (one, other)]
-    if None in sent or all(each.alone for each in sent):
+    if None in sent or all(each.alone and compare.repeats(each) for each in sent):
         return False
     return not compare.comparable(view, *sent, prompt)
 
@@ -226,6 +227,8 @@ def _failed(view: CellView, sent: Sent, prompt: int) -> Iterator[Finding]:
 
 
 def _loaded(view: CellView, sent: Sent, step: Where, prompt: int) -> Iterator[Finding]:
+    if step[0] != sent.side.name and not compare.repeats(sent):
+        return  # it may have computed them itself
     computed, read = _reference(view, step, prompt), view.table.all(sent.send.where, "read", prompt)
     compared = {place: digest for place, digest in read.items() if place[2] in computed and not digest.failed}
     wrong = [place for place, digest in compared.items() if not _equal(computed[place[2]], digest)]

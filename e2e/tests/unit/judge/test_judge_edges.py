@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from synthetic_recording import Recording
 
-from e2e.base.connector import HitRule
+from e2e.base.connector import Abilities, HitRule
 from e2e.base.program import Cold, Program
 from e2e.base.verdict import Reason, Verdict
 from e2e.judge import judge
@@ -94,3 +96,22 @@ def test_a_client_that_did_not_leave_shows_nothing():
     recording = Recording(program=told("abort"))
     recording.change("connector.evidence", lambda data: data["counters"].update(aborted_loads=0), arm="loading")
     assert Reason.SCENARIO_DID_NOT_HAPPEN in verdict(recording)[1]
+
+
+ADAPTERS = [(None, False, True), ("H200", False, False), ("H200", True, True)]
+
+
+@pytest.mark.parametrize(("gpu", "invariant", "corrupt"), ADAPTERS)
+def test_kernels_of_adapters_do_not_repeat_themselves_on_a_gpu(gpu, invariant, corrupt):
+    """Seen on an H200: without any fault, an adapter's cold answers of two engines differ from the third layer on."""
+    abilities = Abilities(salted=True, survives_restart=True, lora=True)
+    recording = Recording(program=SCENARIOS["identity"].program(replace(CELL, abilities=abilities)))
+    sent = [data for kind, data in recording.events if kind == "request.sent" and ".connector." in data["engine"]]
+    requests = {data["request"] for data in sent if data["arm"].startswith("lora_1")}
+    assert requests
+    for kind, data in recording.events:
+        if kind == "engine.config":
+            data["effective"] |= {"batch_invariant": invariant} | ({"gpu": gpu} if gpu else {})
+        elif kind == "request.done" and data["request"] in requests:
+            other_answer(data)
+    assert (verdict(recording)[0] is Verdict.CORRUPT) is corrupt

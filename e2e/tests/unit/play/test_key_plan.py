@@ -141,3 +141,11 @@ def test_a_program_of_its_own_engines_counts_its_starts(planned):
     assert (rerun.starts, len(rerun.shared)) == (1, 1)
     assert (told.starts, told.shared) == (2, ())
     assert len(own().shared) == 0
+
+
+def test_another_dtype_is_another_than_the_model_has_where_it_is_left_to_vllm(planned):
+    (made,) = planned("identity")
+    cell = replace(made.cells[0], settings={**made.cells[0].settings, "dtype": "auto"})
+    of_model = replace(made, cells=(cell,), model=replace(MODEL, dtype="bfloat16"))
+    assert dict(of_model.program.site("dtype").settings) == {"dtype": "float16"}
+    assert made.sized(cell).settings["dtype"] == "auto", "nobody says what the model has"

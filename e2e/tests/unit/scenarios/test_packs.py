@@ -77,6 +77,7 @@ def test_each_pack_says_what_it_leaves_out():
 def test_what_was_not_told_is_what_no_cell_played():
     assert untold(["replay"]) == tuple(name for name in SCENARIOS if name not in ("replay", "arms"))
     assert "replay" in untold(["arms"])
+    assert "turns" not in untold(name for name in ("abort", "turns")), "it can be asked once only"
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
