@@ -159,5 +159,5 @@ def find(name: str) -> FaultInfo:
     if any(part.strip() in FAULTS for part in name.split(",")):
         raise SettingsError(f"fault {name!r} is no single name; give --fault once for each.")
     close = meant(name, FAULTS)
-    cure = f"did you mean {close}?" if close else "use one that docs/faults.md lists, such as bit_flip."
+    cure = f"did you mean {close}?" if close else "use one of the catalogue of faults, such as bit_flip."
     raise SettingsError(f"fault {name!r} is unknown; {cure}")
