@@ -159,6 +159,8 @@ def _outcome(cell: CellJudgement, checks: Sequence[str], *, fired: bool, twin_pa
         return (CAUGHT, "") if {*checks} & {*WRONG} else (UNDECIDED, why)
     if info and cell.verdict is Verdict.INCONCLUSIVE and {*checks} & {*info.checks}:
         return CAUGHT, ""
+    if any(finding.reason is Reason.NOT_RUN for finding in cell.findings):
+        return UNDECIDED, Reason.NOT_RUN.sentence
     return MISSED, why or "it passed"
 
 

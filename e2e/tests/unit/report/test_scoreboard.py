@@ -75,6 +75,11 @@ def test_a_kill_counts_only_by_a_named_check():
     assert board(CLEAN, crashed).rows[0].outcome == "undecided"
 
 
+def test_what_was_stopped_before_its_end_is_not_missed():
+    found = board(CLEAN, cell(Verdict.INCONCLUSIVE, Finding("complete", Reason.NOT_RUN), fault="bit_flip"))
+    assert (found.rows[0].outcome, found.exit_code) == ("undecided", 3)
+
+
 def test_survivors_and_what_did_not_fire_stand_in_the_denominator():
     caught = cell(Verdict.CORRUPT, TOKENS, fault="kv_swapped")
     silent = cell(Verdict.INCONCLUSIVE, Finding("fault", Reason.FAULT_NOT_FIRED), fault="zero_layer")
