@@ -24,13 +24,13 @@ _UNKNOWN = {
     "an unknown fault, with the name that was meant": ("bit_flp", "did you mean bit_flip?"),
     "a fault in capitals": ("BIT_FLIP", "did you mean bit_flip?"),
     "a fault with hyphens": ("zero-layer", "did you mean zero_layer?"),
-    "a fault that is like none": ("gremlin", "use one that docs/faults.md lists"),
-    "an empty fault": ("", "use one that docs/faults.md lists"),
+    "a fault that is like none": ("gremlin", "use one of the catalogue of faults"),
+    "an empty fault": ("", "use one of the catalogue of faults"),
     "two faults in one word": ("bit_flip,zero_layer", "give --fault once for each"),
-    "a fault on a rank without a number": ("bit_flip_on_rank_one", "use one that docs/faults.md lists"),
-    "an unknown fault on a rank": ("gremlin_on_rank_1", "use one that docs/faults.md lists"),
-    "a fault on a negative rank": ("bit_flip_on_rank_-1", "use one that docs/faults.md lists"),
-    "a fault by its class": ("A", "use one that docs/faults.md lists"),
+    "a fault on a rank without a number": ("bit_flip_on_rank_one", "use one of the catalogue of faults"),
+    "an unknown fault on a rank": ("gremlin_on_rank_1", "use one of the catalogue of faults"),
+    "a fault on a negative rank": ("bit_flip_on_rank_-1", "use one of the catalogue of faults"),
+    "a fault by its class": ("A", "use one of the catalogue of faults"),
 }
 
 ROWS = (
