@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,16 @@ from e2e.stack.store import Store
 
 #: How long to wait for the end of an engine that has just answered with an error, in seconds.
 SETTLE_S = 10.0
+#: Characters of a cache_salt that vLLM takes (0.32).
+LONGEST_SALT = 128
+
+
+def salted(*words: str) -> str:
+    """One word of them, which vLLM takes."""
+    salt = ".".join(filter(None, words))
+    if len(salt) <= LONGEST_SALT:
+        return salt
+    return f"{salt[: LONGEST_SALT - 33]}.{hashlib.blake2b(salt.encode(), digest_size=16).hexdigest()}"
 
 
 def failed(record: Record, engine: str, stage: str, error: EngineError, *, cause: str = "", log_tail: str = "") -> None:
@@ -87,7 +98,7 @@ class LiveEngine:
     def send(self, scene: Scene[KeyPlan], send: Send, *, forgiving: bool) -> None:
         cell, key = _cell(scene), scene.part.key
         self._tell(scene, send)
-        salt = ".".join(filter(None, (self.salt, scene.cell or self.site.name, send.salt)))
+        salt = salted(self.salt, scene.cell or self.site.name, send.salt)
         how = arms.Sending(
             engine=self.name, cell=scene.cell, arm=send.name, at_once=send.at_once, salt=salt, gone_s=send.gone_s,
             gone_tokens=send.gone_tokens, spread_s=send.spread_s, model=lora(send.lora) if send.lora else None,

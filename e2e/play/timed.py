@@ -10,7 +10,7 @@ from e2e.base.connector import HitRule
 from e2e.base.errors import EngineError
 from e2e.base.event import Record
 from e2e.observe.metrics import Snapshot
-from e2e.play.site import LiveEngine
+from e2e.play.site import LiveEngine, salted
 from e2e.replay.paired import Sender, timed_cell
 from e2e.replay.prompts import Prompt
 from e2e.waits import until
@@ -60,7 +60,7 @@ class Branch:
                 _launches(by_side[side], engine, record, prompts, branch=self.name, side=side)
 
     def _sender(self, engine: LiveEngine, cell: Cell) -> Sender:
-        salt = f"{self.salt}.{self.name}.{cell.id}"
+        salt = salted(self.salt, self.name, cell.id)
         return Sender(
             engine.client, cell.id, salt, engine.adapter.timed_params(cell), engine.settings.request_limit_s
         )  # fmt: skip

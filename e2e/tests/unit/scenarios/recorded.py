@@ -39,7 +39,8 @@ def _of_cell(lines: Sequence[str], cell: str) -> Iterator[str]:
     the logprobs of these."""
     events = [json.loads(line) for line in lines]
     key = next(e["data"]["engine_key"] for e in events if e["kind"] == "plan.cell" and e["data"]["cell"] == cell)
-    engines = {e["data"]["engine"] for e in events if e["kind"] == "engine.start" and e["data"]["engine_key"] == key}
+    starts = [event["data"] for event in events if event["kind"] == "engine.start"]
+    engines = {start["engine"] for start in starts if start["engine_key"] == key and start.get("cell") in (None, cell)}
     values, requests, number = {}, set(), 0
     for event in events:
         kind, data = event["kind"], event["data"]

@@ -1,0 +1,45 @@
+"""Faults that right themselves where they were made, on real engines: the rerun passes though they fired, and only a
+story of several engines or identities shows them, by a named check."""
+
+from __future__ import annotations
+
+import pytest
+from recorded import recording
+from test_recorded_faults import judged
+
+from e2e.base.verdict import Reason, Verdict
+from e2e.recording.journal import read
+
+#: (scenario, fault) -> its verdict, checks that see it
+CAUGHT = {
+    ("restart", "region_not_kept"): (Verdict.CORRUPT, {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER}),
+    ("second", "layout_not_in_key"): (Verdict.CORRUPT, {Reason.DIGEST_DIFFERS}),
+    **{
+        ("identity", f"{what}_not_in_key"): (
+            Verdict.CORRUPT,
+            {Reason.TOKENS_DIFFER, Reason.DIGEST_DIFFERS, Reason.NOT_ISOLATED},
+        )
+        for what in ("lora", "weights", "dtype")
+    },
+    # whoever has another salt computes the same bytes
+    ("identity", "salt_not_in_key"): (Verdict.INCONCLUSIVE, {Reason.NOT_ISOLATED}),
+}
+
+
+@pytest.mark.parametrize(("scenario", "fault"), CAUGHT)
+def test_the_story_shows_it(scenario, fault):
+    cell, (verdict, checks) = judged(f"{scenario}-{fault}"), CAUGHT[scenario, fault]
+    assert (cell.verdict, cell.fault) == (verdict, fault)
+    assert checks <= {finding.reason for finding in cell.findings}
+    assert not {Reason.FAULT_NOT_FIRED, Reason.SCENARIO_DID_NOT_HAPPEN, Reason.ENGINE_CRASHED} & {
+        finding.reason for finding in cell.findings
+    }
+
+
+#: The rerun asks another salt, too.
+@pytest.mark.parametrize("fault", [fault for _, fault in CAUGHT if fault != "salt_not_in_key"])
+def test_the_rerun_passes_though_it_fired(fault):
+    cell = judged(f"replay-{fault}")
+    assert (cell.verdict, cell.findings, cell.fault) == (Verdict.PASS, (), fault)
+    fired = [event for event in read(recording(f"replay-{fault}")) if event.kind == "fault.fired"]
+    assert sum(event["count"] for event in fired) > 0
