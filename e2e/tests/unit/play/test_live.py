@@ -18,7 +18,7 @@ from e2e.material import Material
 from e2e.play import live
 from e2e.play.live import LiveWorld
 from e2e.play.prompting import Prompts
-from e2e.play.site import LiveEngine
+from e2e.play.site import LONGEST_SALT, LiveEngine, salted
 from e2e.play.world import Scene
 from e2e.recording.journal import Journal, read
 from e2e.report.progress import Progress
@@ -230,3 +230,12 @@ def test_where_something_is_broken_a_refusal_is_forgiven_and_a_crash_only_of_an_
             sent(EngineCrashed("gone"))
     failed = [event["error"] for event in read(tmp_path / "recording.jsonl") if event.kind == "request.failed"]
     assert failed == ["EngineAnswer"] * 2 + ["EngineCrashed"] * (2 if ended else 1)
+
+
+def test_a_salt_is_as_long_as_vllm_takes_and_differs_where_its_words_do():
+    assert salted("r.1", "cell", "") == "r.1.cell"
+    long = "HND-" + "x" * LONGEST_SALT
+    made = [salted("r.1", long, more) for more in ("", "own", "other")]
+    assert {len(salt) for salt in made} == {LONGEST_SALT}
+    assert len({*made}) == 3
+    assert made[1] == salted("r.1", long, "own")
