@@ -9,6 +9,7 @@ from test_recorded_faults import judged
 
 from e2e.base.verdict import Reason, Verdict
 from e2e.recording.journal import read
+from e2e.report.facts import facts
 
 #: (scenario, fault) -> its verdict, checks that see it
 CAUGHT = {
@@ -43,3 +44,17 @@ def test_the_rerun_passes_though_it_fired(fault):
     assert (cell.verdict, cell.findings, cell.fault) == (Verdict.PASS, (), fault)
     fired = [event for event in read(recording(f"replay-{fault}")) if event.kind == "fault.fired"]
     assert sum(event["count"] for event in fired) > 0
+
+
+@pytest.mark.parametrize("scenario", ["restart", "second", "cross", "identity"])
+def test_the_clean_twin_passes(scenario):
+    cell = judged(scenario)
+    assert (cell.verdict, cell.findings, cell.first_generation) == (Verdict.PASS, (), "identical")
+
+
+def test_what_was_asked_under_another_setting_is_said():
+    told = {line.split()[1]: line.partition(": ")[2] for line in facts(read(recording("cross"))).served}
+    assert {axis for axis, what in told.items() if what.startswith("served")} == {"layout", "placement"}
+    assert {axis for axis, what in told.items() if what.startswith("a clean miss")} == {
+        "storage_format", "dtype", "block_size", "chunk_tokens",
+    }  # fmt: skip
