@@ -15,6 +15,7 @@ from e2e.report.facts import facts
 CAUGHT = {
     ("restart", "region_not_kept"): (Verdict.CORRUPT, {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER}),
     ("second", "layout_not_in_key"): (Verdict.CORRUPT, {Reason.DIGEST_DIFFERS}),
+    ("cross", "heads_permuted_both_ways"): (Verdict.CORRUPT, {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER}),
     **{
         ("identity", f"{what}_not_in_key"): (
             Verdict.CORRUPT,
