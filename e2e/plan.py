@@ -99,7 +99,8 @@ class KeyPlan:
                     spans[text, send.salt] = max(span, spans.get((text, send.salt), 0))
         block = self.block_size_of(site)
         whole = (sum(-(-span // block) for span in spans.values()) + 1) * block
-        return max(site.kv_tokens or whole, self.room)
+        room = max(site.kv_tokens or whole, self.room)
+        return -(-room // block) * block  # what is asked for in bytes is had in whole blocks
 
     @property
     def stored(self) -> int:

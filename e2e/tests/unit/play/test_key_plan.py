@@ -149,3 +149,9 @@ def test_another_dtype_is_another_than_the_model_has_where_it_is_left_to_vllm(pl
     of_model = replace(made, cells=(cell,), model=replace(MODEL, dtype="bfloat16"))
     assert dict(of_model.program.site("dtype").settings) == {"dtype": "float16"}
     assert made.sized(cell).settings["dtype"] == "auto", "nobody says what the model has"
+
+
+def test_room_that_is_no_whole_block_is_rounded_up(planned):
+    """A soak asked for 4824 tokens in blocks of 16, and its engine had 4816."""
+    (told,) = planned("told")
+    assert told.tokens(Site("one", kv_tokens=4824)) == 4832
