@@ -6,17 +6,16 @@ from e2e.base.program import (
     Claims,
     Cold,
     Computed,
-    Forget,
     Happened,
     Like,
     Loaded,
     Program,
-    Scribble,
     Send,
     Served,
     Site,
     Text,
 )
+from e2e.scenarios.arms import forgotten
 from e2e.scenarios.opening import PLAIN
 from e2e.scenarios.sized import Sized
 
@@ -61,7 +60,7 @@ class Abort:
             "local", VICTIM, Served(False, (whole,)), *first[:1], Loaded(next_.where),
             after_s=LONG_S + 1,
         )  # fmt: skip
-        apart = Forget(one.name), Scribble(one.name)
+        apart = forgotten(one)
         rerun = send("again", LOADED, external(LOADED), *first[:1], Loaded(cold.where))
         stored = send("stored", STORED, external(STORED), *first[:1], Loaded(storing.where))
         steps = (cold, storing, *apart, loading, next_, local, *apart, rerun, *apart, stored)

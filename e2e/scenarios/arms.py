@@ -80,8 +80,9 @@ class FourArms:
         return (*self.first(), *self.again("external"), *self.again("external_again"))
 
 
-def forgotten() -> tuple[Step, Step]:
-    return Forget(CONNECTOR.name), Scribble(CONNECTOR.name)
+def forgotten(site: Site = CONNECTOR) -> tuple[Step, Step]:
+    """Before a load: nothing of it lies in the engine any more, nor could lie there by chance."""
+    return Forget(site.name), Scribble(site.name)
 
 
 class Arms:

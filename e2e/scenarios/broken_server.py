@@ -11,14 +11,12 @@ from e2e.base.program import (
     Claims,
     Cold,
     Computed,
-    Forget,
     Happened,
     Hit,
     Like,
     Loaded,
     Mend,
     Program,
-    Scribble,
     Send,
     Served,
     Site,
@@ -28,6 +26,7 @@ from e2e.base.program import (
     Stop,
     Text,
 )
+from e2e.scenarios.arms import forgotten
 from e2e.scenarios.opening import PLAIN
 from e2e.scenarios.sized import Sized
 
@@ -102,7 +101,7 @@ class _Told:
         served = Served(True, (hit if whole else Hit(hit.local, Span(0, hit.external.most)),))
         like = (self.alone.where, self.cold.where) if self.cell.baseline else (self.cold.where,)
         send = self._send(name, served, Like(like), Loaded(self.cold.where), *claims)
-        return Forget(self.site.name), Scribble(self.site.name), send
+        return *forgotten(self.site), send
 
     def _struck(
         self, what: str, how: str, *happened: Happened, whole: bool = False, lost: bool = False

@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from e2e.base.program import (
     Cold,
     Computed,
-    Forget,
     Hit,
     Like,
     Loaded,
     Program,
-    Scribble,
     Send,
     Served,
     Site,
@@ -22,7 +20,7 @@ from e2e.base.program import (
     Stop,
     Text,
 )
-from e2e.scenarios.arms import BASELINE
+from e2e.scenarios.arms import BASELINE, forgotten
 from e2e.scenarios.sized import Sized
 
 Value = str | int
@@ -60,7 +58,7 @@ class Cross:
             (BASELINE, HOME, *others),
             texts,
             (
-                *(alone, Start(HOME.name), cold, Forget(HOME.name), Scribble(HOME.name), again, Stop(HOME.name)),
+                *(alone, Start(HOME.name), cold, *forgotten(HOME), again, Stop(HOME.name)),
                 *(step for site in others for step in elsewhere(site, at_most)),
             ),
             self.name,
@@ -71,4 +69,4 @@ def elsewhere(site: Site, at_most: Hit) -> tuple[Step, ...]:
     """What it computes itself, under a salt that nobody else has, is what it must be served, if it is served at all."""
     own = Send("own", site.name, (0,), (Cold(),), salt=site.name)
     asked = Send("asked", site.name, (0,), (Served(True, (at_most,)), Like((own.where,)), Loaded(own.where)))
-    return Start(site.name), own, Forget(site.name), Scribble(site.name), asked, Stop(site.name)
+    return Start(site.name), own, *forgotten(site), asked, Stop(site.name)

@@ -6,12 +6,10 @@ from e2e.base.program import (
     Claims,
     Cold,
     Computed,
-    Forget,
     Like,
     Loaded,
     Missed,
     Program,
-    Scribble,
     Send,
     Served,
     Site,
@@ -20,7 +18,7 @@ from e2e.base.program import (
     Stop,
     Text,
 )
-from e2e.scenarios.arms import BASELINE, COLD, CONNECTOR
+from e2e.scenarios.arms import BASELINE, COLD, CONNECTOR, forgotten
 from e2e.scenarios.cross import OTHERWISE
 from e2e.scenarios.sized import Sized
 
@@ -75,7 +73,7 @@ def asked(name: str, site: Site, *claims: Claims, salt: str = "", lora: int = 0)
 def again(site: Site, *claims: Claims, lora: int = 0) -> tuple[Step, ...]:
     """Whoever is the same is served: what was missed before was missed for its identity alone."""
     name = f"{named(lora)}_again" if lora else "again"
-    return Forget(site.name), Scribble(site.name), asked(name, site, *claims, lora=lora)
+    return *forgotten(site), asked(name, site, *claims, lora=lora)
 
 
 def adapter(seed: int, hit: Served) -> tuple[Step, ...]:
@@ -89,7 +87,7 @@ def stranger(site: Site, hit: Served) -> tuple[Step, ...]:
     own = asked("own", site, Cold(), salt=site.name)
     missed = asked("apart", site, Missed(), Like((own.where,)), Loaded(own.where))
     return (
-        *(Start(site.name), own, Forget(site.name), Scribble(site.name), missed),
+        *(Start(site.name), own, *forgotten(site), missed),
         *again(site, hit, Like((own.where,)), Loaded(own.where)),
         Stop(site.name),
     )

@@ -7,17 +7,16 @@ from math import ceil, lcm
 from e2e.base.program import (
     Cold,
     Computed,
-    Forget,
     Happened,
     Like,
     Loaded,
     Program,
-    Scribble,
     Send,
     Served,
     Site,
     Text,
 )
+from e2e.scenarios.arms import forgotten
 from e2e.scenarios.sized import Sized
 
 
@@ -46,7 +45,7 @@ class LongPrompt:
         return Program(
             (plain, one) if like else (one,),
             texts,
-            (*((alone, again) if like else ()), cold, Forget(one.name), Scribble(one.name), warm),
+            (*((alone, again) if like else ()), cold, *forgotten(one), warm),
             self.name,
         )
 

@@ -10,13 +10,11 @@ from e2e.base.program import (
     Claims,
     Cold,
     Computed,
-    Forget,
     Happened,
     Hit,
     Like,
     Loaded,
     Program,
-    Scribble,
     Send,
     Served,
     Site,
@@ -25,6 +23,7 @@ from e2e.base.program import (
     Text,
     Where,
 )
+from e2e.scenarios.arms import forgotten
 from e2e.scenarios.sized import Sized
 
 PLAIN, ONE = Site("plain", connector=False, store=None), Site("one")
@@ -66,7 +65,7 @@ class Opening:
         hits = [self.cell.hit(self.texts[text].tokens) for text in chosen]
         served = Served(True, tuple(_or_less(hit) if may_miss else hit for hit in hits))
         looked = Send(name, self.one.name, chosen, (served, Loaded(self.cold.where), *claims), **how)
-        return Forget(self.one.name), Scribble(self.one.name), looked
+        return *forgotten(self.one), looked
 
     def afterwards(self, name: str) -> Send:
         """All once more from vLLM's own cache, with the blocks that they were loaded into: where a load for somebody

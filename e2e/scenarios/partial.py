@@ -6,19 +6,17 @@ from e2e.base.program import (
     Claims,
     Cold,
     Computed,
-    Forget,
     Happened,
     Like,
     Loaded,
     Program,
-    Scribble,
     Send,
     Served,
     Site,
     Step,
     Text,
 )
-from e2e.scenarios.arms import BASELINE, CONNECTOR
+from e2e.scenarios.arms import BASELINE, CONNECTOR, forgotten
 from e2e.scenarios.sized import Sized
 
 #: Texts by index. ``SPLICED``: the beginning of ``OTHER`` and the body of ``WHOLE``, which was stored behind another
@@ -60,7 +58,7 @@ class Partial:
         regrown = send("regrown", CONNECTOR, (EXTENSION, SPLICED), Served(True, stored), Loaded(mine))
 
         def apart(*steps: Step) -> tuple[Step, ...]:
-            return Forget(CONNECTOR.name), Scribble(CONNECTOR.name), *steps
+            return *forgotten(), *steps
 
         local = tuple(cell.hit(n, local=cell.local(n), connector=False) for n in map(cell.length, KNOWN.values()))
         mixed = Served(True, (cell.hit(whole, local=cell.leg),))

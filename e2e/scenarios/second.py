@@ -6,12 +6,10 @@ from e2e.base.program import (
     Claims,
     Cold,
     Computed,
-    Forget,
     Happened,
     Like,
     Loaded,
     Program,
-    Scribble,
     Send,
     Served,
     Site,
@@ -21,11 +19,10 @@ from e2e.base.program import (
     Text,
     Together,
 )
-from e2e.scenarios.arms import BASELINE
+from e2e.scenarios.arms import BASELINE, forgotten
+from e2e.scenarios.cross import OTHERWISE
 from e2e.scenarios.sized import Sized
 
-#: Each layout's other one.
-OTHER = {"NHD": "HND", "HND": "NHD"}
 BESIDE = Happened("engines_beside")
 
 
@@ -48,7 +45,7 @@ class Second:
             return Send(name, site.name, texts, claims, at_once=cell.at_once)
 
         def apart(site: Site, *steps: Step) -> tuple[Step, ...]:
-            return Forget(site.name), Scribble(site.name), *steps
+            return *forgotten(site), *steps
 
         cold = send("cold", a, early, Cold(), Computed(alone.where))
         more = send("more", a, late, Cold(), Computed(alone.where))
@@ -73,7 +70,7 @@ class Second:
         )
 
 
-def elsewhere(cell: Sized) -> dict[str, str]:
+def elsewhere(cell: Sized) -> dict[str, str | int]:
     """The other layout, where the connector has layouts."""
-    other = OTHER.get(str(cell.settings.get("layout")))
-    return {"layout": other} if other else {}
+    layout = cell.settings.get("layout")
+    return {"layout": OTHERWISE["layout"](layout)} if layout else {}

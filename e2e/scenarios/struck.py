@@ -6,13 +6,11 @@ from e2e.base.program import (
     Break,
     Claims,
     Cold,
-    Forget,
     Happened,
     Hit,
     Like,
     Loaded,
     Program,
-    Scribble,
     Send,
     Served,
     Site,
@@ -23,6 +21,7 @@ from e2e.base.program import (
     Text,
     Together,
 )
+from e2e.scenarios.arms import forgotten
 from e2e.scenarios.opening import PLAIN
 from e2e.scenarios.sized import Sized
 
@@ -52,7 +51,7 @@ class Struck:
         def killed(amid: str, victim: Send) -> tuple[Step, ...]:
             return Together((victim, Break("engine", f"kill_amid_{amid}", one.name))), Stop(one.name)
 
-        start, apart = Start(one.name), (Forget(one.name), Scribble(one.name))
+        start, apart = Start(one.name), forgotten(one)
         stored_s = whole.external.most / cell.rule.granularity * SLOW_S + 1
         return Program(
             (PLAIN, one),

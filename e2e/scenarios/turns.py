@@ -6,18 +6,16 @@ from e2e.base.program import (
     Claims,
     Cold,
     Computed,
-    Forget,
     Happened,
     Like,
     Loaded,
     Program,
-    Scribble,
     Send,
     Served,
     Site,
     Text,
 )
-from e2e.scenarios.arms import BASELINE, CONNECTOR
+from e2e.scenarios.arms import BASELINE, CONNECTOR, forgotten
 from e2e.scenarios.sized import Sized
 
 #: Generated tokens of which the KV is served; some more are generated, as that of the last one is never computed.
@@ -72,8 +70,7 @@ class Turns:
                 *(before if cell.baseline else ()),
                 send("first", CONNECTOR, Cold(), *computed),
                 send("local", CONNECTOR, local, *like(*plain), Loaded(mine)),
-                Forget(CONNECTOR.name),
-                Scribble(CONNECTOR.name),
+                *forgotten(),
                 send("next", CONNECTOR, external, *like(*plain, ("connector", "local")), Loaded(mine), reached),
             ),
             self.name,
