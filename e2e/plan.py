@@ -91,14 +91,8 @@ class KeyPlan:
     def tokens(self, site: Site) -> int:
         """Tokens that the site keeps in its KV cache: whole blocks of every prompt that it is sent under a salt, and of
         its answer, and the null block."""
-        spans: dict[tuple[int, str], int] = {}
-        for send in self.program.sends:
-            if send.site == site.name:
-                for text in send.texts:
-                    span = self.program.texts[text].tokens + self.answer(send)
-                    spans[text, send.salt] = max(span, spans.get((text, send.salt), 0))
-        block = self.block_size_of(site)
-        whole = (sum(-(-span // block) for span in spans.values()) + 1) * block
+        block, spans = self.block_size_of(site), self.program.spans(site, self.settings.max_tokens)
+        whole = (sum(-(-span // block) for span in spans) + 1) * block
         room = max(site.kv_tokens or whole, self.room)
         return -(-room // block) * block  # what is asked for in bytes is had in whole blocks
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 
 import e2e.base.kinds_gain  # noqa: F401  (its kinds join the others)
+from e2e.base.errors import EngineError
 from e2e.base.kinds import ARMS, KINDS
 
-__all__ = ["ARMS", "KINDS", "REQUIRED", "SCHEMA", "Event", "Record"]
+__all__ = ["ARMS", "KINDS", "REQUIRED", "SCHEMA", "Event", "Record", "engine_failed"]
 
 SCHEMA = "maru-e2e/recording/1"
 
@@ -49,3 +50,13 @@ class Event:
 #: What rooms that see things take: ``record("engine.ready", engine="HND.connector.1", start_s=21.4)``.
 #: The recording stamps the time and has the line on disk when it returns.
 Record = Callable[..., Event]
+
+
+def engine_failed(
+    record: Record, engine: str, stage: str, error: EngineError, *, cause: str = "", log_tail: str = ""
+) -> None:  # fmt: skip
+    """Records ``engine.failed``. ``cause``, ``log_tail``: where the error itself has none to tell."""
+    record(
+        "engine.failed", engine=engine, stage=stage, error=type(error).__name__, cause=cause or error.cause,
+        log_tail=log_tail or error.log_tail, **({"log": error.log} if error.log else {}),
+    )  # fmt: skip

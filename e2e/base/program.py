@@ -283,6 +283,17 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         """Weights and adapter: what one computes of a text, no other one does."""
         return self.site(send.site).weights, send.lora
 
+    def spans(self, site: Site, answer: int) -> list[int]:
+        """Tokens of each prompt that it is sent under a salt, with its longest answer. ``answer``: output tokens where
+        a Send says nothing else."""
+        found: dict[tuple[int, str], int] = {}
+        for send in self.sends:
+            if send.site == site.name:
+                for text in send.texts:
+                    span = self.texts[text].tokens + (send.answer or answer)
+                    found[text, send.salt] = max(span, found.get((text, send.salt), 0))
+        return list(found.values())
+
     def adapters(self, site: Site) -> tuple[int, ...]:
         """Seeds of those that its engine needs."""
         return tuple(sorted({send.lora for send in self.sends if send.site == site.name} - {0}))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from e2e.base import redact
 from e2e.base.errors import EngineError
-from e2e.base.event import Record
+from e2e.base.event import Record, engine_failed
 from e2e.base.program import Break, Site
 from e2e.material import Material
 from e2e.observe.effective import observe_engine
@@ -16,7 +16,7 @@ from e2e.observe.evidence import Rpc
 from e2e.plan import KeyPlan, check_room, lora
 from e2e.play.nemesis import broken
 from e2e.play.prompting import Prompts
-from e2e.play.site import SETTLE_S, LiveEngine, failed
+from e2e.play.site import SETTLE_S, LiveEngine
 from e2e.play.world import Scene
 from e2e.replay import arms
 from e2e.replay.client import EngineClient
@@ -124,7 +124,7 @@ class LiveWorld:
                 "engine.start", engine=spec.name, engine_key=spec.engine_key, role=spec.role, attempt=self.attempt,
                 argv=list(server.spec.argv), launcher="service", log=str(server.log_path),
             )  # fmt: skip
-            failed(self.record, spec.name, "start", error)
+            engine_failed(self.record, spec.name, "start", error)
             raise
 
     def _launcher(self) -> Launcher:
@@ -162,7 +162,7 @@ class LiveWorld:
             )  # fmt: skip
         except EngineError as error:
             engine.check(settle_s=SETTLE_S)
-            failed(self.record, spec.name, "prepare", error, cause=str(error), log_tail=engine.log_tail())
+            engine_failed(self.record, spec.name, "prepare", error, cause=str(error), log_tail=engine.log_tail())
             raise
 
     def _warm_up(self, part: KeyPlan, name: str, client: EngineClient) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from e2e.base.errors import EngineAnswer, EngineCrashed, EngineError
-from e2e.base.event import Event
+from e2e.base.event import Event, engine_failed
 from e2e.base.program import Site
 from e2e.play.story import Story
 from e2e.play.world import Engine, P, Scene, Store, World
@@ -81,10 +81,7 @@ class Player(Generic[P]):
         try:
             self._plain_steps(part, site, shared)
         except EngineError as error:
-            self.record(
-                "engine.failed", engine=name, stage="run", error=type(error).__name__, cause=error.cause,
-                log_tail=error.log_tail,
-            )  # fmt: skip
+            engine_failed(self.record, name, "run", error)
             raise
 
     def _plain_steps(self, part: P, site: Site, engine: Engine) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from e2e.base.cell import Cell
 from e2e.base.connector import Adapter
 from e2e.base.errors import EngineCrashed, EngineError
-from e2e.base.event import Record
+from e2e.base.event import Record, engine_failed
 from e2e.base.program import Happened, Send, Site
 from e2e.observe.digests import DigestWindow
 from e2e.observe.evidence import EvidenceWindow, Rpc
@@ -36,13 +36,6 @@ def salted(*words: str) -> str:
     if len(salt) <= LONGEST_SALT:
         return salt
     return f"{salt[: LONGEST_SALT - 33]}.{hashlib.blake2b(salt.encode(), digest_size=16).hexdigest()}"
-
-
-def failed(record: Record, engine: str, stage: str, error: EngineError, *, cause: str = "", log_tail: str = "") -> None:
-    record(
-        "engine.failed", engine=engine, stage=stage, error=type(error).__name__, cause=cause or error.cause,
-        log_tail=log_tail or error.log_tail, **({"log": error.log} if error.log else {}),
-    )  # fmt: skip
 
 
 @dataclass
@@ -155,7 +148,7 @@ class LiveEngine:
             if self.store:
                 self.store.check()
         except EngineCrashed as crash:  # the engine's requests hung on its server
-            failed(self.record, self.name, "run", crash)
+            engine_failed(self.record, self.name, "run", crash)
             raise
         self.engine.check(settle_s=SETTLE_S)
 

@@ -81,14 +81,8 @@ class _Mix:
         return self.stores.setdefault((name, pool), _unused(name, set(self.stores.values())))
 
     def _needs(self, story: Program, site: Site) -> int:
-        spans = {
-            (text, send.salt): story.texts[text].tokens + (send.answer or self.answer)
-            for send in story.sends
-            if send.site == site.name
-            for text in send.texts
-        }
         block = max(self.block_size, int(site.settings.get("block_size", 0)))
-        return sum(-(-span // block) * block + block for span in spans.values()) + block
+        return sum(-(-span // block) * block + block for span in story.spans(site, self.answer)) + block
 
     def _room(self, told: _Story, steps: list[Step]) -> list[Step]:
         """``steps``, and among them a store is emptied that would hold too much with what they leave there."""

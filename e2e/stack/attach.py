@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import requests
 
 from e2e.base.errors import EngineCrashed, EngineTimeout, UsageError
-from e2e.base.event import Record
+from e2e.base.event import Record, engine_failed
 from e2e.stack import probe
 from e2e.stack.probe import Answer
 from e2e.stack.spec import EXTENSION, EngineSpec
@@ -156,8 +156,7 @@ class AttachedEngine:
     def _fail(self, error: EngineTimeout | EngineCrashed, *, stage: str) -> EngineTimeout | EngineCrashed:
         if not self._failed:
             self._failed = True
-            name = type(error).__name__
-            self._record("engine.failed", engine=self.name, stage=stage, error=name, cause=error.cause, log_tail="")
+            engine_failed(self._record, self.name, stage, error)
         return error
 
     def cause(self) -> str:

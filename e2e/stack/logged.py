@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from e2e.base.errors import EngineCrashed, EngineError, EngineRefused, EngineTimeout
-from e2e.base.event import Record
+from e2e.base.event import Record, engine_failed
 from e2e.stack.child import Log
 from e2e.stack.root_cause import errors_before, root_cause, stall
 from e2e.stack.spec import SERVED_MODEL, EngineSpec
@@ -59,14 +59,7 @@ class LoggedEngine:
         """Records ``engine.failed``, once."""
         if not self._failed:
             self._failed = True
-            self._record(
-                "engine.failed",
-                engine=self.name,
-                stage=stage,
-                error=type(error).__name__,
-                cause=error.cause,
-                log_tail=error.log_tail,
-            )
+            engine_failed(self._record, self.name, stage, error)
         return error
 
     def _never_ready(self, outcome: Outcome, limit_s: float) -> EngineError:
