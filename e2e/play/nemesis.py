@@ -124,10 +124,10 @@ def known(program: Program) -> None:
             _way(step)
 
 
-def _way(step: Break) -> Callable[[str, Engines, Stores], AbstractContextManager[None]]:
+def _way(step: Break) -> Way:
     if (step.what, step.how) not in WAYS:
-        known = [how for what, how in WAYS if what == step.what] or sorted({what for what, _ in WAYS})
-        raise SettingsError(f"nobody knows how to {step.how} the {step.what} {step.target}; use {either(known)}.")
+        words = [how for what, how in WAYS if what == step.what] or sorted({what for what, _ in WAYS})
+        raise SettingsError(f"nobody knows how to {step.how} the {step.what} {step.target}; use {either(words)}.")
     return WAYS[step.what, step.how]
 
 
