@@ -6,6 +6,7 @@ Not in the index: whoever asks what an engine saw of a dead index must get an an
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import sqlite3
 import threading
@@ -42,12 +43,14 @@ class Evidence:
         self._lock, self._rank = threading.Lock(), rank
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            self._file = sqlite3.connect(
-                f"{folder}/evidence-{engine}.sqlite", timeout=10, isolation_level=None, check_same_thread=False
-            )
-            self._file.execute("PRAGMA journal_mode=WAL")
-            self._file.execute("PRAGMA synchronous=OFF")  # it need not outlive a power cut
-            self._file.executescript(_SCHEMA)
+            path = Path(folder) / f"evidence-{engine}.sqlite"
+            self._file = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+            # ranks start at once, and SQLite waits for nobody while one of them turns WAL on
+            with path.with_suffix(".lock").open("w") as alone:
+                fcntl.flock(alone, fcntl.LOCK_EX)
+                self._file.execute("PRAGMA journal_mode=WAL")
+                self._file.execute("PRAGMA synchronous=OFF")  # it need not outlive a power cut
+                self._file.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             raise EvidenceError(f"No evidence can be kept in {folder} ({error}); name another folder.") from None
 

@@ -31,6 +31,24 @@ def test_processes_of_an_engine_share_it_and_engines_do_not(tmp_path):
     assert Evidence(str(tmp_path), "other").counters() == {}
 
 
+def _at_once(folder: str, start) -> None:
+    for number in range(100):
+        start.wait(60)
+        Evidence(folder, f"engine{number}")
+
+
+def test_ranks_that_start_at_the_same_moment_share_it(tmp_path):
+    """Two of sixty such starts ended with 'database is locked'."""
+    processes = multiprocessing.get_context("spawn")
+    start = processes.Barrier(4)
+    ranks = [processes.Process(target=_at_once, args=(str(tmp_path), start)) for _ in range(4)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(90)
+    assert [rank.exitcode for rank in ranks] == [0] * 4
+
+
 def test_a_rank_sees_its_own_and_what_the_scheduler_counted(tmp_path):
     scheduler, first, second = (Evidence(str(tmp_path), "one", *rank) for rank in ((), (0,), (1,)))
     scheduler.count({"hit_tokens": 256})
