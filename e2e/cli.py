@@ -37,6 +37,7 @@ from e2e.settings.commands import (
     NightFlags,
     PlacementFlags,
     RunFlags,
+    ScoreboardFlags,
     SetupFlags,
     ShrinkFlags,
 )
@@ -146,6 +147,22 @@ def judge(
     from e2e.run import rejudge
 
     return rejudge(folder, out=out)
+
+
+@app.command
+def scoreboard(
+    folders: Annotated[tuple[Path, ...], Parameter(help="Folders of runs.")], /, *,
+    flags: Annotated[ScoreboardFlags | None, FLAT] = None,
+) -> int:  # fmt: skip
+    """Judge several recordings again and add them up: faults caught, and false alarms of clean cells; nothing is run.
+
+    Exit codes as of faults.
+    """
+    for folder in folders:
+        _recorded(folder, "a run")
+    from e2e.run import add_up
+
+    return add_up(folders, out=(flags or ScoreboardFlags()).out)
 
 
 @app.command

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from e2e.attempt import Name, begin, clean_up, under_way
 from e2e.base.errors import SettingsError, UsageError
+from e2e.base.event import Event
 from e2e.chosen import chosen, plans_of
 from e2e.grid.cells import by_engine
 from e2e.judge.cells import judge
@@ -71,19 +72,47 @@ def report(folder: Path, *, strict: bool, out: Path | None = None) -> int:
     out = out or folder
     of_run = facts(events)
     planted = bool(of_run.settings.get("self_test")) or any(cell.fault for cell in judgement.cells)
-    code = scoreboard.scoreboard(judgement).exit_code if planted else judgement.exit_code
+    board = scoreboard.scoreboard(judgement) if planted else None
+    code = board.exit_code if board else judgement.exit_code
     with judged(code):
         write_reports(events, judgement, directory=out)
         on = console.console(sys.stdout)
-        if planted:
-            return scoreboard.show(judgement, on=on, directory=out, ended=of_run.ended)
+        if board:
+            return scoreboard.show(board, on=on, directory=out, ended=of_run.ended)
         console.show(of_run, judgement, on=on, directory=out)
     return code
 
 
 def rejudge(folder: Path, *, out: Path | None = None) -> int:
     """``maru-e2e judge DIR``: a verdict from the recording alone."""
-    began = [event for event in read(folder / RECORDING) if event.kind == "run.begin"]
+    began = _begun(folder, read(folder / RECORDING))
+    return report(folder, strict=_strict(began), out=out)
+
+
+def add_up(folders: Sequence[Path], *, out: Path | None = None) -> int:
+    """``maru-e2e scoreboard DIR...``: one scoreboard of several recordings, each judged again. UsageError for a run
+    that would count twice."""
+    board, ended, names, known = scoreboard.Scoreboard(), True, [], {}
+    for folder in folders:
+        events = read(folder / RECORDING)
+        began = _begun(folder, events)
+        for event in began:
+            if (twin := known.setdefault(event["run_id"], folder)) is not folder:
+                raise UsageError(f"{folder} and {twin} hold the same run; give each once.")
+        of_run = facts(events)
+        board += scoreboard.scoreboard(judge(events, strict=_strict(began)))
+        ended &= of_run.ended
+        about = of_run.settings.get("connector"), of_run.settings.get("model"), of_run.run["began"]
+        names.append(f"{folder}: {', '.join(map(str, about))}")
+    return scoreboard.show(board, on=console.console(sys.stdout), directory=out, ended=ended, recordings=names)
+
+
+def _begun(folder: Path, events: Sequence[Event]) -> list[Event]:
+    began = [event for event in events if event.kind == "run.begin"]
     if not began:
         raise UsageError(f"{folder / RECORDING} holds no run; give the folder of a run that has begun.")
-    return report(folder, strict=bool(began[-1]["settings"].get("strict", False)), out=out)
+    return began
+
+
+def _strict(began: Sequence[Event]) -> bool:
+    return bool(began[-1]["settings"].get("strict", False))

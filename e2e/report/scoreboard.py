@@ -12,12 +12,12 @@ from rich.console import Console
 from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS
 from e2e.base.fault import parted
 from e2e.base.judgement import CellJudgement, Judgement
-from e2e.base.spelling import count
 from e2e.base.verdict import Reason, Verdict
 from e2e.faults.catalogue import FAULTS
 from e2e.faults.info import KINDS
 from e2e.grid.cells import RERUN
 from e2e.report import markdown, terminal
+from e2e.report.clean import Clean, by_story, false_alarms, summed, table
 from e2e.report.document import Document, Heading, Items, Paragraph, Table
 from e2e.report.files import put
 from e2e.report.report_json import plain
@@ -60,22 +60,20 @@ class FaultRow:
 
 @dataclass(frozen=True)
 class Scoreboard:
-    """``replays``: external answers of clean cells, each compared as a whole; ``alarms``: those of cells that were
-    corrupt, ``alarm_cells``. ``clean_left``: clean cells that are neither pass nor corrupt. ``errors``: cells whose
-    engine failed."""
+    """Of one recording or of several. ``clean``: of the cells without a fault, by story, each once. ``errors``: cells
+    whose engine failed."""
 
-    rows: tuple[FaultRow, ...]
-    clean_cells: int
-    clean_left: int
-    replays: int
-    alarms: int
+    rows: tuple[FaultRow, ...] = ()
+    clean: tuple[Clean, ...] = ()
     errors: int = 0
-    alarm_cells: int = 0
 
     @property
-    def clean_played(self) -> int:
-        """Clean programs that were played to their end and judged."""
-        return self.clean_cells - self.clean_left
+    def alone(self) -> Clean:
+        """All clean cells, of whatever story."""
+        return summed("all", self.clean)
+
+    def __add__(self, other: Scoreboard) -> Scoreboard:
+        return Scoreboard((*self.rows, *other.rows), by_story((*self.clean, *other.clean)), self.errors + other.errors)
 
     @property
     def scores(self) -> list[Score]:
@@ -86,9 +84,10 @@ class Scoreboard:
     def exit_code(self) -> int:
         """What was not decided, for want of a run to its end or of a healthy twin, was not missed either."""
         outcomes = {row.outcome for row in self.rows}
-        if self.alarm_cells or MISSED in outcomes:
+        clean = self.alone
+        if clean.alarm_cells or MISSED in outcomes:
             return EXIT_CORRUPT
-        if outcomes <= {CAUGHT} and (outcomes or (self.clean_cells and not self.clean_left)):
+        if outcomes <= {CAUGHT} and (outcomes or (clean.clean_cells and not clean.clean_left)):
             return EXIT_PASS
         return EXIT_ENGINE if self.errors else EXIT_INCONCLUSIVE
 
@@ -100,15 +99,10 @@ def scoreboard(judgement: Judgement) -> Scoreboard:
         key = _twin_key(cell)
         passed[key] = passed.get(key, True) and cell.verdict is Verdict.PASS
     rows = [_row(cell, passed.get(_twin_key(cell), False)) for cell in judgement.cells if cell.fault is not None]
-    per_cell = {cell.id: cell.replays for cell in clean}
     return Scoreboard(
-        rows=tuple(rows),
-        clean_cells=len(clean),
-        clean_left=sum(cell.verdict not in (Verdict.PASS, Verdict.CORRUPT) for cell in clean),
-        replays=sum(per_cell[cell.id] for cell in clean if cell.verdict in (Verdict.PASS, Verdict.CORRUPT)),
-        alarms=sum(per_cell[cell.id] for cell in clean if cell.verdict is Verdict.CORRUPT),
-        errors=sum(cell.verdict is Verdict.ERROR for cell in judgement.cells),
-        alarm_cells=sum(cell.verdict is Verdict.CORRUPT for cell in clean),
+        tuple(rows),
+        by_story(Clean.of(cell) for cell in clean),
+        sum(cell.verdict is Verdict.ERROR for cell in judgement.cells),
     )
 
 
@@ -177,19 +171,24 @@ def _located(fault: str, pattern: str, place: Mapping[str, object]) -> bool:
     return known is not None and pattern in known.patterns and (rank is None or place.get("wrong_ranks") == [rank])
 
 
-def show(judgement: Judgement, *, on: Console, directory: Path, ended: bool = True) -> int:
-    """Prints the scoreboard, writes scoreboard.json and scoreboard.md, returns the exit code. ``ended``: did the run
-    come to its end?"""
-    board = scoreboard(judgement)
+def show(
+    board: Scoreboard, *, on: Console, directory: Path | None, ended: bool = True, recordings: Sequence[str] = ()
+) -> int:
+    """Prints the scoreboard, writes scoreboard.json and scoreboard.md, returns the exit code. ``directory``: None where
+    nothing is to be written. ``ended``: did every run come to its end? ``recordings``: what they are, where there are
+    several."""
     undone = [f"{row.outcome}: {row.fault} in {row.cell}: {row.why}" for row in board.rows if row.outcome != CAUGHT]
-    end = [Paragraph(text) for text in (*score_lines(board), false_alarms(board))]
+    end = [Paragraph(text) for text in (*score_lines(board), false_alarms(board.alone))]
     end.append(Paragraph(_title(board, ended), strong=True))
-    terminal.show([*(_figures(board) if board.rows else []), Items(undone), *end], on=on)
-    scored = {"scores": [asdict(score) for score in board.scores]}
-    put(directory / "scoreboard.json", json.dumps(plain(asdict(board) | scored), indent=1) + "\n")
-    put(directory / "scoreboard.md", markdown.render(document(board, ended=ended)))
-    paths = [f"scoreboard: {directory / 'scoreboard.md'}", f"each cell: {directory / 'report.md'}"]
-    terminal.show([Paragraph(path) for path in paths], on=on)
+    terminal.show([Items(recordings), *(_figures(board)), Items(undone), *end], on=on)
+    if directory:
+        more = {name: value for name, value in asdict(board.alone).items() if name != "scenario"}
+        scored = more | {"scores": [asdict(score) for score in board.scores], "recordings": recordings}
+        put(directory / "scoreboard.json", json.dumps(plain(asdict(board) | scored), indent=1) + "\n")
+        put(directory / "scoreboard.md", markdown.render(document(board, ended=ended, recordings=recordings)))
+        paths = [f"scoreboard: {directory / 'scoreboard.md'}"]
+        paths += [] if recordings else [f"each cell: {directory / 'report.md'}"]
+        terminal.show(map(Paragraph, paths), on=on)
     return board.exit_code
 
 
@@ -208,18 +207,6 @@ def summary(board: Scoreboard) -> list[tuple[str, ...]]:
         caught = f"{sum(row.outcome == CAUGHT for row in rows)} of {len(rows)}"
         found.append((fault, caught, *counts, located, f"{claimed:.1f}x" if claimed else "-"))
     return found
-
-
-def false_alarms(board: Scoreboard) -> str:
-    """Of programs and of answers, with the bound that n trials allow: 0 of n leaves a rate below about 3 / n (95 %)."""
-
-    def of(alarms: int, trials: int, what: str) -> str:
-        bound = f" (below about {min(3 / trials, 1):.2%})" if trials and not alarms else ""
-        return f"{alarms} of {count(trials, what)}{bound}"
-
-    text = f"false alarms: {of(board.alarm_cells, board.clean_played, 'clean program')}, "
-    text += of(board.alarms, board.replays, "clean answer")
-    return text + (f"; {count(board.clean_left, 'clean cell')} could not be judged" if board.clean_left else "")
 
 
 def score_lines(board: Scoreboard) -> list[str]:
@@ -246,7 +233,7 @@ def _title(board: Scoreboard, ended: bool) -> str:
     return told if ended else f"did not end: {told}"
 
 
-def document(board: Scoreboard, *, ended: bool = True) -> Document:
+def document(board: Scoreboard, *, ended: bool = True, recordings: Sequence[str] = ()) -> Document:
     headings = ("fault", "cell", "outcome", "seen by", "pattern", "first wrong place")
     rows = [
         (
@@ -258,15 +245,16 @@ def document(board: Scoreboard, *, ended: bool = True) -> Document:
     planted = [FAULTS[name] for name in dict.fromkeys(parted(row.fault)[0] for row in board.rows) if name in FAULTS]
     meant = [(fault.name, fault.kind, fault.what, fault.stands_for) for fault in planted]
     return [
-        Heading(_title(board, ended), level=1), *_figures(board), *map(Paragraph, score_lines(board)),
-        Paragraph(false_alarms(board)),
+        Heading(_title(board, ended), level=1), Items(recordings), *_figures(board),
+        *map(Paragraph, score_lines(board)), Paragraph(false_alarms(board.alone)),
         Heading("What was planted"), Table(("fault", "kind", "what it does", "what it stands for"), meant, left=4),
         Heading("What was seen"), Table(headings, rows, left=6),
     ]  # fmt: skip
 
 
 def _figures(board: Scoreboard) -> list[Table]:
-    return [_summary(board), by_kind(board)]
+    planted = [_summary(board), by_kind(board)] if board.rows else []
+    return [*planted, *table(board.clean)]
 
 
 def _summary(board: Scoreboard) -> Table:

@@ -107,6 +107,17 @@ class JudgeFlags(Flags):
     ] = None  # fmt: skip
 
 
+class ScoreboardFlags(Flags):
+    out: Annotated[
+        Path | None,
+        word(parsers.folder),
+        flag(
+            "out", "Write scoreboard.md and scoreboard.json there.", metavar="DIR", default="printed only",
+            variables=("MARU_E2E_SCOREBOARD_OUT",),
+        ),
+    ] = None  # fmt: skip
+
+
 class ShrinkFlags(Flags):
     """What is shrunk is what its run was asked for, so that none of that is asked here."""
 

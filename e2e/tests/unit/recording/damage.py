@@ -81,7 +81,7 @@ def render(events: Sequence[Event], judgement: Judgement, folder: Path) -> None:
     screen = console.console(io.StringIO())
     console.show(of_run, judgement, on=screen, directory=folder)
     if any(cell.fault for cell in judgement.cells):
-        scoreboard.show(judgement, on=screen, directory=folder)
+        scoreboard.show(scoreboard.scoreboard(judgement), on=screen, directory=folder)
     compared = judge_gain(events)
     if compared is not None:
         json.dumps(plain(gain.as_json(compared, events)), allow_nan=False)

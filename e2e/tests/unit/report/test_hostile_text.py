@@ -177,7 +177,7 @@ def test_a_scoreboard(tmp_path_factory, draw):
     tmp_path = tmp_path_factory.mktemp("board")
     events = hostile_run(draw, fault="bit_flip")
     judgement = judge(events)
-    assert_shows(shown(lambda on: scoreboard.show(judgement, on=on, directory=tmp_path)))
+    assert_shows(shown(lambda on: scoreboard.show(scoreboard.scoreboard(judgement), on=on, directory=tmp_path)))
     text = (tmp_path / "scoreboard.md").read_text()
     assert_harmless(text)
     assert rows_are_whole(text)

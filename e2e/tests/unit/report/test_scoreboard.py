@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
+from e2e import cli
 from e2e.base.judgement import CellJudgement, Judgement, Ttft
 from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.report import console, scoreboard
+from e2e.report.clean import Clean, false_alarms
 
+RECORDED = Path(__file__).resolve().parents[2] / "recordings" / "scenarios"
 SETTINGS = {"layout": "NHD", "placement": "kernel"}
 PLACE = {"layer": 3, "kv": "K", "head": 1, "block": 7}
 
@@ -36,7 +42,7 @@ def test_caught_by_which_check_and_located():
     (row,) = found.rows
     assert (row.outcome, row.checks, row.located) == ("caught", ("tokens", "digests"), True)
     assert row.where == "layer 3 K head 1 block 7"
-    assert (found.replays, found.alarms, found.exit_code) == (6, 0, 0)
+    assert (found.alone.replays, found.alone.alarms, found.exit_code) == (6, 0, 0)
     assert scoreboard.summary(found) == [("bit_flip", "1 of 1", *"1001000", "1 of 1", "5.0x")]
 
 
@@ -102,7 +108,7 @@ def test_the_gate_and_the_other_stories_are_scored_apart():
 def test_clean_cells_alone():
     found = board(CLEAN, cell(Verdict.PASS, settings={**SETTINGS, "round": 2}))
     assert (found.exit_code, scoreboard.score_lines(found)) == (0, [])
-    assert scoreboard.false_alarms(found) == (
+    assert false_alarms(found.alone) == (
         "false alarms: 0 of 2 clean programs (below about 100.00%), 0 of 12 clean answers (below about 25.00%)"
     )
     assert board(CLEAN, cell(Verdict.INCONCLUSIVE)).exit_code == 3, "what could not be judged was not seen clean"
@@ -112,13 +118,13 @@ def test_clean_cells_alone():
 def test_an_alarm_without_an_answer_is_one():
     broken = replace(cell(Verdict.CORRUPT, TOKENS), replays=0)
     assert board(broken).exit_code == 1
-    assert "1 of 1 clean program," in scoreboard.false_alarms(board(broken))
+    assert "1 of 1 clean program," in false_alarms(board(broken).alone)
 
 
 def test_a_fault_whose_twin_is_sick_is_not_caught():
     found = board(cell(Verdict.CORRUPT, TOKENS), cell(Verdict.CORRUPT, TOKENS, fault="bit_flip"))
     assert found.rows[0].outcome == "undecided"
-    assert (found.alarms, found.exit_code) == (6, 1)
+    assert (found.alone.alarms, found.exit_code) == (6, 1)
 
 
 def test_a_twin_of_another_cell_does_not_count():
@@ -128,12 +134,53 @@ def test_a_twin_of_another_cell_does_not_count():
 
 def test_show_writes_and_says(tmp_path):
     stream = io.StringIO()
-    code = scoreboard.show(
-        Judgement((CLEAN, cell(Verdict.CORRUPT, TOKENS, fault="bit_flip"))),
-        on=console.console(stream), directory=tmp_path,
-    )  # fmt: skip
+    found = board(CLEAN, cell(Verdict.CORRUPT, TOKENS, fault="bit_flip"))
+    code = scoreboard.show(found, on=console.console(stream), directory=tmp_path)
     assert code == 0
     assert "1 of 1 planted faults caught" in stream.getvalue()
     assert "0 of 1 clean program (below about 100.00%), 0 of 6 clean answers (below about 50.00%)" in stream.getvalue()
     assert "1 of 1 (100%, at least 0%) by replay; no other story was told" in stream.getvalue()
     assert "| bit_flip | NHD-kernel | caught |" in (tmp_path / "scoreboard.md").read_text()
+
+
+def test_clean_programs_are_counted_by_story():
+    told = {**SETTINGS, "scenario": "turns"}
+    again = {**told, "round": 2}
+    found = board(CLEAN, cell(Verdict.PASS, settings=told), cell(Verdict.INCONCLUSIVE, settings=again))
+    assert found.clean == (Clean("replay", 1, 0, 6), Clean("turns", 2, 1, 6))
+    page = io.StringIO()
+    scoreboard.show(found, on=console.console(page), directory=None)
+    assert ["turns", "1", "6", "0", "1"] in [line.split() for line in page.getvalue().splitlines()]
+
+
+def test_recordings_add_up():
+    """An alarm, a miss or a sick twin in one of them is not made good by another."""
+    turns = cell(Verdict.PASS, settings={**SETTINGS, "scenario": "turns"})
+    fault = cell(Verdict.CORRUPT, TOKENS, fault="bit_flip")
+    whole, sick = board(CLEAN, turns, fault), board(cell(Verdict.CORRUPT, TOKENS), fault)
+    found = whole + sick
+    assert [row.outcome for row in found.rows] == ["caught", "undecided"]
+    assert found.clean == (Clean("replay", 2, 0, 12, 6, 1), Clean("turns", 1, 0, 6))
+    assert (found.exit_code, (whole + whole).exit_code, scoreboard.Scoreboard().exit_code) == (1, 0, 3)
+    assert (whole + board(cell(Verdict.ERROR))).alone.clean_left == 1
+
+
+def test_a_sum_names_its_recordings(tmp_path):
+    page = io.StringIO()
+    names = ["a: embedded", "b: embedded"]
+    scoreboard.show(board(CLEAN), on=console.console(page), directory=tmp_path, recordings=names)
+    assert all(name in page.getvalue() and name in (tmp_path / "scoreboard.md").read_text() for name in names)
+    assert "report.md" not in page.getvalue(), "what each cell was stands with its own recording"
+
+
+def test_runs_add_up_from_their_recordings(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("restart", "turns"):
+        Path(name).mkdir()
+        shutil.copy(RECORDED / f"{name}.jsonl.gz", Path(name, "recording.jsonl.gz"))
+    assert cli.execute(["scoreboard", "restart", "turns", "--out", "sum"]) == 0
+    said = capsys.readouterr().out
+    assert "0 of 2 clean programs (below about 100.00%)" in said
+    assert all(f"  {name}: embedded, /rig/.model/tiny-llama-0, 2026-" in said for name in ("restart", "turns"))
+    summed = json.loads(Path("sum", "scoreboard.json").read_text())
+    assert [story["scenario"] for story in summed["clean"]] == ["restart", "turns"]

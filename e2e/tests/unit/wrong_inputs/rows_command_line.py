@@ -136,6 +136,10 @@ CONTRADICTIONS = (
         given=begun(),
     ),
     row("judge of nothing", "judge nowhere", "nowhere holds no recording.jsonl", "the folder of a run"),
+    row("a sum of nothing", "scoreboard", "FOLDERS is missing a value"),
+    row("a sum with nothing", "scoreboard ran nowhere", "nowhere holds no recording.jsonl", given=begun()),
+    row("a sum of the same twice", "scoreboard ran ./ran", "ran and ran hold the same run", "once", given=begun()),
+    row("a sum to where none can be", "scoreboard ran --out /proc/nowhere", "can't write /proc/nowhere", given=begun()),
 )
 
 VARIABLES = (
