@@ -7,7 +7,8 @@ claims. Steps are known by where and what, such as ("connector", "cold"). Length
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 
@@ -233,7 +234,7 @@ class Together(Step, frozen=True, tag="together"):
 Steps = Start | Stop | Send | Forget | Scribble | Empty | Break | Mend | Together
 
 
-class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """What one cell does. ValueError for one that could not be judged, see ``buildable.py``."""
 
     sites: tuple[Site, ...]
@@ -249,15 +250,14 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     def site(self, name: str) -> Site:
         return next(site for site in self.sites if site.name == name)
 
-    @property
+    @cached_property
     def sends(self) -> tuple[Send, ...]:
         return tuple(step for step in self.flat if isinstance(step, Send))
 
-    @property
-    def flat(self) -> Iterator[Step]:
+    @cached_property
+    def flat(self) -> tuple[Step, ...]:
         """Steps in order, those at once one after the other."""
-        for step in self.steps:
-            yield from step.steps if isinstance(step, Together) else (step,)
+        return tuple(each for step in self.steps for each in (step.steps if isinstance(step, Together) else (step,)))
 
     def answered(self, index: int) -> int | None:
         """Where a text's first generated token stands, None: it has none."""
@@ -268,8 +268,12 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         mine = text.shared if text.follows else None
         return before if before is not None and before < text.shared else mine
 
+    @cached_property
+    def _send_at(self) -> dict[Where, Send]:
+        return {send.where: send for send in reversed(self.sends)}
+
     def send(self, where: Where) -> Send:
-        return next(send for send in self.sends if send.where == where)
+        return self._send_at[where]
 
     def common(self, one: int, other: int) -> int:
         """Tokens in front that two texts share."""
@@ -298,14 +302,18 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         """Seeds of those that its engine needs."""
         return tuple(sorted({send.lora for send in self.sends if send.site == site.name} - {0}))
 
+    @cached_property
+    def _started(self) -> frozenset[str]:
+        return frozenset(step.site for step in self.flat if isinstance(step, Start))
+
     def lent(self, site: Site) -> bool:
-        return not any(isinstance(step, Start) and step.site == site.name for step in self.flat)
+        return site.name not in self._started
 
     @property
     def plain(self) -> tuple[Site, ...]:
         return tuple(site for site in self.sites if not site.connector)
 
-    @property
+    @cached_property
     def shared(self) -> tuple[Site, ...]:
         """Plain sites that are lent: what they are sent is played once, before everything else."""
         return tuple(site for site in self.plain if self.lent(site))

@@ -98,6 +98,8 @@ class Ledger:
         """Kills and removes what is left, then forgets the run."""
         reap_file(self._file, self.path, secrets=self._secrets)
         self._watchdog.stdin.close()
+        if self.path.exists():  # what could not be removed now is left to the next start
+            self._watchdog.kill()
         try:
             self._watchdog.wait(timeout=_WATCHDOG_LIMIT_S)
         except subprocess.TimeoutExpired:

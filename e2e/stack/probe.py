@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import requests
+from urllib3.exceptions import HTTPError
 
 #: Longer than this is no answer. Seconds.
 LIMIT_S = 5.0
@@ -40,10 +41,13 @@ def ask(
         session.trust_env = not is_loopback(url)
         with session.request(verb, url, json=content, headers=headers, timeout=limit_s, stream=True) as response:
             body = b""
-            for piece in response.iter_content(1 << 16):
-                body += piece
-                if time.monotonic() > deadline_s or len(body) > MOST_BYTES:
-                    raise requests.Timeout(f"{url} did not come to an end")
+            try:  # as it comes: requests' own iterators wait for a full buffer
+                while piece := response.raw.read1(1 << 16, decode_content=True):
+                    body += piece
+                    if time.monotonic() > deadline_s or len(body) > MOST_BYTES:
+                        raise requests.Timeout(f"{url} did not come to an end")
+            except HTTPError as error:
+                raise requests.ConnectionError(f"{url} was lost on the way") from error
             return Answer(response.status_code, body)
 
 

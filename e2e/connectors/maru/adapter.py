@@ -17,7 +17,7 @@ from e2e.base.checkup import Line
 from e2e.base.connector import Abilities, Adapter, ConnectorConfig, HitRule, ServiceSpec, Witness
 from e2e.base.errors import EngineTimeout, SettingsError
 from e2e.connectors.installed import installed
-from e2e.connectors.maru import checkup
+from e2e.connectors.maru import checkup, rpc
 from e2e.connectors.maru.build import LOOK, VIEW_MOVED, Build, maru_of, misread
 from e2e.connectors.maru.rpc import MaruServer
 from e2e.connectors.maru.servers import OnDaxFolder, namespaces, probe_maru
@@ -107,7 +107,7 @@ class Maru(Adapter):
         One that does not answer is told when the first engine needs it."""
         if not self.server:
             return None
-        server = MaruServer(self.server, limit_s=3.0)
+        server = MaruServer(self.server, limit_s=rpc.FIRST_S)
         try:
             refused = server.lends(self.pool_bytes, instance="maru-e2e-probe")
             free = server.free_bytes() if self.build and self.build.july else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from e2e.base.checkup import Line
 from e2e.base.errors import EngineTimeout, SettingsError
+from e2e.connectors.maru import rpc
 from e2e.connectors.maru.build import VIEW_PACKED, Build, misread
 from e2e.connectors.maru.rpc import MaruServer
 
@@ -58,7 +59,7 @@ def _servers(at: Seen) -> Line:
 def answer(name: str, address: str) -> Line:
     """Does a maru-server called ``name`` answer at host:port?"""
     try:
-        MaruServer(address, limit_s=3).handshake()
+        MaruServer(address, limit_s=rpc.FIRST_S).handshake()
     except (EngineTimeout, SettingsError) as error:
         return Line("no", name, str(error).rstrip("."), "start it, after its resource manager")
     return Line("ok", name, f"answers at {address}")

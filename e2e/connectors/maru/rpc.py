@@ -15,6 +15,8 @@ from e2e.base.errors import EngineTimeout, SettingsError
 
 GET_STATS, GET_USAGE, HANDSHAKE = 0xF0, 0xF3, 0xFE
 REQUEST_ALLOC, RETURN_ALLOC = 0x01, 0x03
+#: So long may it take to answer whoever only asks whether it is of use. Seconds.
+FIRST_S = 3.0
 _HEADER = struct.Struct("!HBBBBBBII")
 _MAGIC, _VERSION = 0xCF00, 1
 _CURE = "see maru-server's log, and whether the resource manager that it needs still runs"

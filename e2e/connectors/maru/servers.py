@@ -17,6 +17,7 @@ from pathlib import Path
 
 from e2e.base.connector import ServiceSpec
 from e2e.base.errors import EngineRefused, SettingsError
+from e2e.connectors.maru import rpc
 from e2e.connectors.maru.rpc import MaruServer
 
 #: Arguments: pool, lower and work folder, name of the pretended device, then the command. Real DAX devices are hidden:
@@ -73,7 +74,7 @@ def namespaces() -> bool:
 def probe_maru(spec: ServiceSpec, address: str) -> None:
     """A handshake, then a region of the size that the engine will ask for, given back at once: covers maru-server, the
     resource manager and its pool. Raises EngineTimeout for no answer, EngineRefused for a refusal."""
-    server = MaruServer(address, limit_s=3.0)
+    server = MaruServer(address, limit_s=rpc.FIRST_S)
     hello = server.handshake()
     if not hello.get("success"):
         why = f"its handshake fails ({hello.get('error') or 'without a reason'})"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from e2e.connectors.maru import rpc
 from e2e.connectors.maru.adapter import Maru
 from e2e.connectors.maru.build import Build, misread
 from e2e.connectors.maru.checkup import Seen, lines
@@ -70,7 +71,8 @@ def test_without_maru_one_line_says_how_to_bring_it():
     assert "MARU_REQUIREMENT" in line.cure
 
 
-def test_a_given_server_is_asked_in_its_own_words():
+def test_a_given_server_is_asked_in_its_own_words(monkeypatch):
+    monkeypatch.setattr(rpc, "FIRST_S", 0.2)
     line = Maru(build=JULY, server="127.0.0.1:9").server_answers()
     assert (line.state, line.what) == ("no", "maru-server")
     assert "did not answer" in line.says

@@ -10,6 +10,7 @@ import pytest
 
 from e2e.base.connector import ServiceSpec
 from e2e.base.errors import EngineRefused, EngineTimeout, SettingsError
+from e2e.connectors.maru import rpc, witness
 from e2e.connectors.maru.adapter import Maru
 from e2e.connectors.maru.build import Build
 from e2e.connectors.maru.rpc import HANDSHAKE, MaruServer, decode, encode
@@ -36,7 +37,7 @@ def serving(mood=""):
             process.kill()
 
 
-def test_a_given_server_without_room_for_every_start_is_refused_early():
+def test_a_given_server_without_room_for_every_start_is_refused_early(monkeypatch):
     july = Build(version="1", commit="c", source="s", keys=frozenset(), kernels=False)
     with serving() as address:
         assert MaruServer(address).free_bytes() == 3 << 30
@@ -48,6 +49,7 @@ def test_a_given_server_without_room_for_every_start_is_refused_early():
         newer = Build(version="1", commit="c", source="s", keys=frozenset({"maru_use_layerwise"}), kernels=False)
         assert Maru(build=newer, server=address).crowded(starts=30) is None
         assert Maru(build=july).crowded(starts=30) is None
+    monkeypatch.setattr(rpc, "FIRST_S", 0.2)
     assert maru.crowded(starts=30) is None, "one that is gone is told when it is needed"
 
 
@@ -81,7 +83,8 @@ def test_asks_stats_of_one_instance_and_probes():
         assert server.operations("nobody") == {}
 
 
-def test_witness_reads_counters_and_log_together(tmp_path):
+def test_witness_reads_counters_and_log_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(witness, "_STILL_S", 0.2)
     log = tmp_path / "engine.log"
     log.write_text(
         "INFO Maru KV hit: req=cmpl-r-0-1a2b3c4d, 2 chunks (512 tokens), new=512 beyond computed=0\n"

@@ -18,6 +18,7 @@ import pytest
 
 from e2e.base.connector import ConnectorConfig, ServiceSpec
 from e2e.base.errors import EngineCrashed, EngineRefused, EngineTimeout
+from e2e.connectors.maru import rpc
 from e2e.connectors.maru.servers import OnDaxFolder, probe_maru
 from e2e.stack.ledger import Ledger
 from e2e.stack.owned import ENGINE_MARK, MARK
@@ -117,9 +118,10 @@ def test_port_alone_is_not_enough(run):
         run(server("refuse")).__enter__()
 
 
-def test_mute_server_is_late(run):
-    with pytest.raises(EngineTimeout, match="did not work within 2 s"):
-        run(server("mute", limit_s=2.0)).__enter__()
+def test_mute_server_is_late(run, monkeypatch):
+    monkeypatch.setattr(rpc, "FIRST_S", 0.3)
+    with pytest.raises(EngineTimeout, match=r"did not work within 0\.5 s"):
+        run(server("mute", limit_s=0.5)).__enter__()
 
 
 def test_one_that_ends_at_once_says_its_last_word(run):
@@ -128,8 +130,9 @@ def test_one_that_ends_at_once_says_its_last_word(run):
         run(dies).__enter__()
 
 
-def test_given_server_that_is_absent_is_named(run):
-    absent = ServiceSpec(name="maru-server", address="127.0.0.1:9", probe=probe_maru, limit_s=1.0, cure="start it")
+def test_given_server_that_is_absent_is_named(run, monkeypatch):
+    monkeypatch.setattr(rpc, "FIRST_S", 0.2)
+    absent = ServiceSpec(name="maru-server", address="127.0.0.1:9", probe=probe_maru, limit_s=0.2, cure="start it")
     with pytest.raises(EngineTimeout, match=r"maru-server at 127.0.0.1:9 does not answer; start it"):
         run(absent).__enter__()
 

@@ -49,7 +49,7 @@ class GitHub(BaseHTTPRequestHandler):
 def github():
     server = HTTPServer(("127.0.0.1", 0), GitHub)
     server.issues, server.posted, server.tokens, server.fails = [], [], set(), None
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield server
     server.shutdown()
     server.server_close()

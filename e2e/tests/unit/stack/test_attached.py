@@ -53,7 +53,7 @@ def server():
         "/reset_prefix_cache": (200, {}),
     }
     server.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield server
     server.shutdown()
@@ -109,13 +109,15 @@ def test_an_answer_that_does_not_end_is_given_up_too(monkeypatch):
         def log_message(self, *words):
             pass
 
+    began_s = time.monotonic()
     with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
         server.daemon_threads = True
         server.handle_error = lambda *about: None
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         with pytest.raises(UsageError, match=r"did not answer /version within 0\.4 s"):
             look(url, limit_s=0.4)
+        assert time.monotonic() - began_s < 4, "not when all of it has come, which takes 5 s"
         monkeypatch.setattr(probe, "MOST_BYTES", 3000)
         with pytest.raises(UsageError, match="did not answer /version"):
             look(url, limit_s=4)

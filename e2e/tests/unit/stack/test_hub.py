@@ -35,7 +35,7 @@ def hub(monkeypatch):
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.paths, server.reply = [], (404, "", b"")
         server.url = f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
         server.shutdown()
 

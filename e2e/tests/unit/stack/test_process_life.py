@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import socketserver
+import threading
 import time
 
 import pytest
@@ -126,14 +128,16 @@ def test_two_engines_are_stopped_apart(start, run_id):
 
 
 class Stolen:
-    """A port on which a stranger listens."""
+    """A port on which a stranger listens, who hangs up on everybody."""
 
     def __init__(self):
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self.socket.getsockname()[1]
+        self.server = socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def release(self):
-        self.socket.close()
+        self.server.shutdown()
+        self.server.server_close()
 
 
 @pytest.mark.parametrize("zygote", ["stock"], indirect=True)
