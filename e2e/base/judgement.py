@@ -34,21 +34,36 @@ class Oracle:
     texts: Mapping[str, str] | None = None
 
 
+#: Values of ``Ttft.no_speedup``.
+NOT_PROVEN = "the cell did not pass"
+NO_PLAIN_RUN = "no engine without a connector ran beside it"
+NO_RERUN = "its story reruns nothing that was sent cold"
+NOT_WHOLE = "an answer is missing in one of the two runs"
+
+
 @dataclass(frozen=True)
 class LengthTtft:
-    """Seconds of the one prompt of ``tokens`` tokens, as the client saw it; None where there is no answer."""
+    """Seconds of the one prompt of ``tokens`` tokens, as the client saw it; None where there is no answer. ``again_s``:
+    from the connector once more. ``speedup``, ``store_cost``: as of a cell."""
 
     tokens: int
+    baseline_cold_s: float | None
     cold_s: float | None
     local_s: float | None
     external_s: float | None
+    again_s: float | None
+    speedup: float | None
+    store_cost: float | None
 
 
 @dataclass(frozen=True)
 class Ttft:
-    """Seconds, summed over the prompts of one arm; None when an arm is not whole. ``speedup`` is cold / external as the
-    client saw it, and only there for a cell that passed; for any other cell it is what would have been claimed."""
+    """Seconds, summed over the prompts of one arm; None when an arm is not whole. ``baseline_cold_s``: on an engine
+    without a connector, ``cold_s`` on one with it. See base/speed.py for ``speedup``, which is only there for a cell
+    that passed (for any other cell it is what would have been claimed), and ``store_cost``. ``no_speedup``: why there
+    is none."""
 
+    baseline_cold_s: float | None = None
     cold_s: float | None = None
     local_s: float | None = None
     external_s: float | None = None
@@ -56,6 +71,8 @@ class Ttft:
     server_external_s: float | None = None
     speedup: float | None = None
     claimed_speedup: float | None = None
+    no_speedup: str | None = None
+    store_cost: float | None = None
     by_length: tuple[LengthTtft, ...] = ()
 
 

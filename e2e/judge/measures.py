@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from e2e.base.judgement import IDENTICAL, NOT_REPRODUCED, SPLIT_NOISE, Hits, LengthTtft, Oracle, Ttft
-from e2e.base.program import Claim, Cold, Loaded, Served
+from e2e.base import speed
+from e2e.base.judgement import (
+    IDENTICAL,
+    NO_PLAIN_RUN,
+    NO_RERUN,
+    NOT_PROVEN,
+    NOT_REPRODUCED,
+    NOT_WHOLE,
+    SPLIT_NOISE,
+    Hits,
+    LengthTtft,
+    Oracle,
+    Ttft,
+)
+from e2e.base.program import Claim, Cold, Loaded, Send, Served
 from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.judge import compare
 from e2e.judge.rules import digests
@@ -114,37 +128,82 @@ def _external_answers(view: CellView) -> list[tuple[Sent, int]]:
     return [(sent, p) for sent in view.external for p in sent.send.texts if sent.answer(p) is not None]
 
 
-def _sends(view: CellView, kind: type[Claim], *, external: bool = False) -> list[Sent]:
-    """Sends to engines with the connector that claim one thing, in order."""
-    connected = [sent for sent in view.sent if sent.side.site.connector and sent.send.external is external]
-    return [sent for sent in connected if sent.send.claim(kind)]
+def _sends(view: CellView, kind: type[Claim], *, external: bool = False, connector: bool = True) -> list[Sent]:
+    """Sends to engines with the connector, or to plain ones, that claim one thing, in order."""
+    sides = [sent for sent in view.sent if sent.side.site.connector is connector and sent.send.external is external]
+    return [sent for sent in sides if sent.send.claim(kind)]
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """Of the first Send of each kind that sends all that the first cold one does, one at a time where there is one.
+    ``baseline``: cold, on an engine that differs in having no connector. ``again``: what ``external`` claims, once
+    more."""
+
+    baseline: Sent | None
+    cold: Sent | None
+    local: Sent | None
+    external: Sent | None
+    again: Sent | None
+
+
+def _timed(view: CellView, colds: Sequence[Sent], texts: tuple[int, ...]) -> _Timed:
+    def first(sends: Iterable[Sent]) -> Sent | None:
+        return min((sent for sent in sends if {*texts} <= {*sent.send.texts}), key=lambda s: not s.alone, default=None)
+
+    reruns = _sends(view, Served, external=True)
+    external = first(reruns)
+    alike = (sent for sent in _sends(view, Cold, connector=False) if _but_for_the_connector(sent, colds[:1]))
+    again = [sent for sent in reruns if external and sent is not external and _same(sent.send, external.send)]
+    return _Timed(first(alike), first(colds), first(_sends(view, Served)), external, first(again))
+
+
+def _same(send: Send, other: Send) -> bool:
+    return (send.site, send.texts, send.claims) == (other.site, other.texts, other.claims)
+
+
+def _but_for_the_connector(sent: Sent, colds: Sequence[Sent]) -> bool:
+    site = sent.side.site
+    return all((of.side.site.settings, of.side.site.weights) == (site.settings, site.weights) for of in colds)
 
 
 def ttft(view: CellView, verdict: Verdict) -> Ttft:
-    """Of the first Send of each kind that sends all that the first cold one does, one at a time where there is one:
-    cold, from vLLM's own cache, from the connector."""
-    kinds = (_sends(view, Cold), _sends(view, Served), _sends(view, Served, external=True))
-    texts = kinds[0][0].send.texts if kinds[0] else tuple(view.prompts)
-    whole = ([sent for sent in sends if {*texts} <= {*sent.send.texts}] for sends in kinds)
-    timed = [min(sends, key=lambda sent: not sent.alone, default=None) for sends in whole]
-    cold, local, external = (_client_s(sent, texts) for sent in timed)
-    ratio = cold / external if cold and external else None
-    passed = verdict is Verdict.PASS
+    colds = _sends(view, Cold)
+    texts = colds[0].send.texts if colds else tuple(view.prompts)
+    timed = _timed(view, colds, texts)
+    baseline, cold, local, external = (
+        _client_s(sent, texts) for sent in (timed.baseline, timed.cold, timed.local, timed.external)
+    )
+    ratio, passed = speed.speedup(baseline, external), verdict is Verdict.PASS
     return Ttft(
+        baseline_cold_s=baseline,
         cold_s=cold,
         local_s=local,
         external_s=external,
-        server_cold_s=_server_s(timed[0]),
-        server_external_s=_server_s(timed[2]),
+        server_cold_s=_server_s(timed.cold),
+        server_external_s=_server_s(timed.external),
         speedup=ratio if passed else None,
         claimed_speedup=None if passed else ratio,
-        by_length=tuple(_of_length(timed, prompt, view.program.texts[prompt].tokens) for prompt in texts),
+        no_speedup=_no_speedup(timed, passed, ratio),
+        store_cost=speed.more(baseline, cold),
+        by_length=tuple(_of_length(timed, prompt, view.program.texts[prompt].tokens, passed) for prompt in texts),
     )
 
 
-def _of_length(timed: list[Sent | None], prompt: int, tokens: int) -> LengthTtft:
-    answers = [sent.arm.answers.get(prompt) if sent else None for sent in timed]
-    return LengthTtft(tokens, *(None if answer is None else answer.ttft_s for answer in answers))
+def _no_speedup(timed: _Timed, passed: bool, ratio: float | None) -> str | None:
+    if not passed:
+        return NOT_PROVEN
+    if ratio is not None:
+        return None
+    return NO_PLAIN_RUN if timed.baseline is None else NO_RERUN if timed.external is None else NOT_WHOLE
+
+
+def _of_length(timed: _Timed, prompt: int, tokens: int, passed: bool) -> LengthTtft:
+    sends = (timed.baseline, timed.cold, timed.local, timed.external, timed.again)
+    answers = [sent.arm.answers.get(prompt) if sent else None for sent in sends]
+    baseline, cold, local, external, again = (None if answer is None else answer.ttft_s for answer in answers)
+    ratio = speed.speedup(baseline, external) if passed else None
+    return LengthTtft(tokens, baseline, cold, local, external, again, ratio, speed.more(baseline, cold))
 
 
 def _client_s(sent: Sent | None, texts: tuple[int, ...]) -> float | None:

@@ -13,7 +13,7 @@ from e2e.report.causes import Cause, causes, last_lines
 from e2e.report.document import Block, Heading, Items, Lines, Paragraph
 from e2e.report.facts import RunFacts
 from e2e.report.floor import sentence as sentence_of_floor
-from e2e.report.rows import claim, title
+from e2e.report.rows import claim, no_speedup, title
 from e2e.report.run_report import cells_table, side_by_side
 from e2e.report.terminal import console
 from e2e.report.terminal import show as show_blocks
@@ -27,6 +27,8 @@ SENTENCES = 3
 def show(facts: RunFacts, judgement: Judgement, *, on: Console, directory: Path) -> None:
     """Table of cells, causes of what did not pass, what was left out, verdict, where the report lies."""
     shown: list[Block] = [cells_table(judgement.cells, [COLOURS[cell.verdict] for cell in judgement.cells])]
+    if why := no_speedup(judgement.cells):
+        shown.append(Paragraph(why, style="dim"))
     for cause in causes(judgement, facts):
         shown += _cause(cause)
     if facts.invalid:

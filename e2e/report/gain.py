@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from e2e.base.event import Event
 from e2e.base.gain import FASTER, NOTHING, WITHIN, Answer, Change, GainJudgement, Launches, Overlap
+from e2e.base.judgement import Judgement
+from e2e.base.speed import by_length
 from e2e.base.verdict import Verdict
 from e2e.connectors.table import DEFAULT, load
 from e2e.report import markdown, terminal
-from e2e.report.document import Block, Document, Heading, Items, Paragraph, Table
+from e2e.report.document import Block, Code, Document, Heading, Items, Paragraph, Table
 from e2e.report.facts import facts
 from e2e.report.files import put
 from e2e.report.report_json import plain
+from e2e.report.rows import no_speedup, seconds, share, times
 from e2e.report.sentences import headline, verdict_text
 
-SCHEMA = "maru-e2e/gain/1"
+SCHEMA = "maru-e2e/gain/2"
 #: What the rig's own connector is the double of.
 _REAL = load(DEFAULT).abilities.double_of
 DOUBLE = (
@@ -42,10 +45,11 @@ def write(found: GainJudgement, events: Sequence[Event], folder: Path) -> None:
 
 
 def as_json(found: GainJudgement, events: Iterable[Event]) -> dict[str, object]:
-    cells = [{"id": cell.id, "verdict": cell.verdict.value} for cell in found.cells.cells]
+    cells = [{"id": cell.id, "verdict": cell.verdict.value, "ttft": asdict(cell.ttft)} for cell in found.cells.cells]
     return {
         "schema": SCHEMA, "plan": dict(found.plan), "measured_on": _measured_on(events), "cells": cells,
         "answers": [{**asdict(answer), "sentence": sentence(answer)} for answer in found.answers],
+        "ttft": [asdict(each) for each in by_length(found.cells)],
         "launches": [asdict(each) for each in found.launches],
         "overlaps": [asdict(each) for each in found.overlaps], "exit_code": found.exit_code,
     }  # fmt: skip
@@ -73,7 +77,7 @@ def document(found: GainJudgement, events: Sequence[Event]) -> Document:
         blocks.append(Paragraph("It ran on a CPU: nothing here says anything about a GPU."))
     whole = [answer for answer in found.answers if answer.length is None]
     blocks.append(Items([f"{answer.branch}: {sentence(answer)}" for answer in whole]))
-    blocks += [_table(found.answers), *_launches(found.launches, names)]
+    blocks += [_table(found.answers), *_worth(found.cells), *_launches(found.launches, names)]
     if found.overlaps:
         blocks.append(Paragraph("Timed loads that were meant to overlap the forward:"))
         blocks.append(Items([_overlap(each) for each in found.overlaps]))
@@ -95,6 +99,19 @@ def _overlap(each: Overlap) -> str:
         f"{each.cell}: {each.pending} of {each.loads} had layers missing when the forward began, "
         f"{each.waited} made it wait"
     )
+
+
+def _worth(cells: Judgement) -> Iterator[Block]:
+    yield Paragraph("Against an engine without a connector, as the cells were proven:")
+    headings = ("cell", "TTFT baseline", "cold", "external", "speed-up", "first slower by")
+    rows = [
+        (Code(cell.id), seconds(t.baseline_cold_s), seconds(t.cold_s), seconds(t.external_s), times(t.speedup),
+         share(t.store_cost))
+        for cell in cells.cells for t in [cell.ttft]
+    ]  # fmt: skip
+    yield Table(headings, rows, optional=("TTFT baseline", "cold", "external"))
+    if why := no_speedup(cells.cells):
+        yield Paragraph(why)
 
 
 def _table(answers: Iterable[Answer]) -> Table:

@@ -15,7 +15,7 @@ import msgspec
 
 from e2e.base.errors import UsageError
 from e2e.regular import read_bytes, read_text
-from e2e.report.nightly import GRID, SCHEMA, SELF_TEST, CellFigures, Night, Step
+from e2e.report.nightly import GRID, READ, SELF_TEST, CellFigures, Night, Step
 
 T = TypeVar("T")
 Number = float | None
@@ -27,9 +27,12 @@ class _Hits(msgspec.Struct):
 
 
 class _Ttft(msgspec.Struct):
+    baseline_cold_s: Number
     cold_s: Number
     external_s: Number
-    speedup: Number = None
+    speedup: Number
+    store_cost: Number
+    no_speedup: str | None
     claimed_speedup: Number = None
 
 
@@ -133,7 +136,7 @@ def read_history(folder: Path, *, before: str) -> list[Night]:
         if name >= before:
             continue
         cure = "move that night away"
-        if _json(path, _Versioned, cure)["schema"] != SCHEMA:
+        if _json(path, _Versioned, cure)["schema"] not in READ:
             continue
         night = _as(_json(path, _Earlier, cure), _Earlier, path, cure)
         if night.good:
@@ -197,7 +200,7 @@ def _figures(cell: Mapping) -> CellFigures:
     ttft = cell["ttft"]
     return CellFigures(
         cell["verdict"], cell["reason"], cell["hits"]["engine"], ttft["cold_s"], ttft["external_s"],
-        cell.get("settings", {}),
+        cell.get("settings", {}), ttft["baseline_cold_s"], ttft["speedup"], ttft["store_cost"],
     )  # fmt: skip
 
 

@@ -21,7 +21,9 @@ from e2e.base.errors import (
     EXIT_USAGE,
 )
 
-SCHEMA = "maru-e2e/night/1"
+SCHEMA = "maru-e2e/night/2"
+#: What is read of earlier nights: the first version lacked what is gained against no connector.
+READ = (SCHEMA, "maru-e2e/night/1")
 SELF_TEST, GRID = "selftest", "grid"
 #: Their exit code says nothing about the connector: what the machine lacks, and whether a change is worth it.
 NO_GATE = ("doctor", "gain")
@@ -65,7 +67,8 @@ class Step:
 @dataclass(frozen=True)
 class CellFigures:
     """One cell of one night. ``hits``: external tokens as the engine counted them. Seconds, summed over prompts.
-    ``settings``: axis -> value, by which a night of former ids is read."""
+    ``settings``: axis -> value, by which a night of former ids is read. ``baseline_cold_s``, ``speedup`` and
+    ``store_cost``: see base/speed.py."""
 
     verdict: str
     reason: str | None
@@ -73,6 +76,9 @@ class CellFigures:
     cold_s: float | None
     external_s: float | None
     settings: Mapping[str, str | int] = field(default_factory=dict)
+    baseline_cold_s: float | None = None
+    speedup: float | None = None
+    store_cost: float | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from e2e.report.files import judged, put
 from e2e.report.junit import xml
 from e2e.report.night_inputs import read_history, read_junit, read_night
 from e2e.report.nightly import INTERRUPTED, SELF_TEST, Change, Night, Step, as_json, compare, gate
+from e2e.report.rows import because, seconds, share, times
 from e2e.report.run_report import side_by_side
 
 _WORDS = {
@@ -63,9 +64,11 @@ def summary(
     for step, report in reports.items():
         counts = report["summary"]
         blocks.append(Heading(f"{step}: {counts['pass']} of {counts['cells']} pass"))
-        headings = ("cell", "verdict", "hits", "TTFT cold", "external", "speed-up")
+        headings = ("cell", "verdict", "hits", "TTFT baseline", "cold", "external", "speed-up", "first slower by")
         rows = [_row(cell) for cell in report["cells"]]
-        blocks.append(Table(headings, rows, left=2, optional=("TTFT cold", "hits", "external")))
+        blocks.append(Table(headings, rows, left=2, optional=("cold", "hits", "external", "TTFT baseline")))
+        if why := because(cell["ttft"]["no_speedup"] for cell in report["cells"] if cell["verdict"] == "pass"):
+            blocks.append(Paragraph(why))
     if left := _not_tried(reports.values()):
         blocks.append(Paragraph(f"Not tried by any of them: {', '.join(left)}; SCENARIOS names what is played."))
     against = f"the last good night, {earlier[0].name}" if earlier else "no earlier good night"
@@ -109,11 +112,10 @@ def _meaning(night: Night, step: Step) -> str:
 
 def _row(cell: Mapping) -> tuple[str, ...]:
     ttft = cell["ttft"]
-    times = [f"{value:.2f} s" if value is not None else "-" for value in (ttft["cold_s"], ttft["external_s"])]
-    speedup = f"{ttft['speedup']:.2f}x" if ttft["speedup"] is not None else "-"
+    waits = (seconds(ttft[name]) for name in ("baseline_cold_s", "cold_s", "external_s"))
     verdict = cell["verdict"] + (f": {cell['reason']}" if cell["reason"] else "")
     hits = "-" if cell["hits"]["engine"] is None else str(cell["hits"]["engine"])
-    return (Code(cell["id"]), verdict, hits, *times, speedup)
+    return (Code(cell["id"]), verdict, hits, *waits, times(ttft["speedup"]), share(ttft["store_cost"]))
 
 
 def issue(night: Night, reports: Mapping[str, Mapping], changes: Sequence[Change]) -> Document:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from e2e.base.judgement import CellJudgement, Judgement
+from e2e.base.speed import by_length
 from e2e.base.verdict import Verdict
 from e2e.report.facts import RunFacts
 from e2e.report.reproduce import reproduce
@@ -24,6 +25,7 @@ def report(facts: RunFacts, judgement: Judgement) -> dict[str, object]:
             "run": facts.run,
             "engines": facts.engines,
             "cells": [_cell(cell, facts.run) for cell in judgement.cells],
+            "ttft": [asdict(each) for each in by_length(judgement)],
             "invalid": facts.invalid,
             "notes": facts.notes,
             **({} if facts.untold is None else {"not_tried": [_untold(name) for name in facts.untold]}),

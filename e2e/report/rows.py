@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
 from e2e.base.judgement import CellJudgement, Judgement
+from e2e.base.speed import Figure
+from e2e.base.spelling import count
 from e2e.base.verdict import Verdict
 from e2e.report.facts import RunFacts
 from e2e.report.sentences import verdict_text
 
-HEADINGS = ("cell", "verdict", "first generation", "hits", "max logprob diff", "TTFT cold", "external", "speed-up")
+HEADINGS = (
+    "cell", "verdict", "first generation", "hits", "max logprob diff", "TTFT baseline", "cold", "external", "speed-up",
+    "first slower by",
+)  # fmt: skip
 #: What a narrow terminal goes without, the first to go first.
-OPTIONAL = ("max logprob diff", "first generation", "TTFT cold", "hits", "external")
+OPTIONAL = ("max logprob diff", "first generation", "cold", "hits", "external", "TTFT baseline")
 NONE = "-"
 
 
@@ -17,8 +25,8 @@ def row(cell: CellJudgement) -> tuple[str, ...]:
     """In the order of ``HEADINGS``."""
     return (
         cell.id, verdict_text(cell), cell.first_generation or NONE, hits(cell),
-        _difference(cell.oracle.max_logprob_diff), _number(cell.ttft.cold_s, "{:.2f} s"),
-        _number(cell.ttft.external_s, "{:.2f} s"), _number(cell.ttft.speedup, "{:.2f}x"),
+        _difference(cell.oracle.max_logprob_diff), seconds(cell.ttft.baseline_cold_s), seconds(cell.ttft.cold_s),
+        seconds(cell.ttft.external_s), times(cell.ttft.speedup), share(cell.ttft.store_cost),
     )  # fmt: skip
 
 
@@ -28,6 +36,39 @@ def hits(cell: CellJudgement) -> str:
     if not known:
         return NONE
     return str(known[0]) if len(set(known)) == 1 else " / ".join(map(str, known))
+
+
+def seconds(value: float | None) -> str:
+    return _number(value, "{:.2f} s")
+
+
+def times(value: float | None) -> str:
+    return _number(value, "{:.2f}x")
+
+
+def share(value: float | None) -> str:
+    """0.1 is ``+10%``."""
+    return _number(value, "{:+.0%}")
+
+
+def figure(found: Figure | None, form: Callable[[float | None], str]) -> str:
+    """``2.00x (1.80x..2.10x)``; without an interval where there are too few values for one."""
+    if found is None:
+        return NONE
+    interval = "" if found.low is None else f" ({form(found.low)}..{form(found.high)})"
+    return form(found.median) + interval
+
+
+def no_speedup(cells: Sequence[CellJudgement]) -> str:
+    """Why cells that passed have no speed-up, or empty."""
+    return because(cell.ttft.no_speedup for cell in cells if cell.verdict is Verdict.PASS)
+
+
+def because(whys: Iterable[str | None]) -> str:
+    """One sentence of what ``Ttft.no_speedup`` says in cells; empty where all have a speed-up."""
+    told = Counter(why for why in whys if why)
+    words = [f"{why} ({count(number, 'cell')})" for why, number in told.items()]
+    return f"No speed-up: {'; '.join(words)}." if words else ""
 
 
 def claim(cell: CellJudgement) -> str:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import median
 
-from e2e.base.judgement import CellJudgement, Judgement, LengthTtft
+from e2e.base.judgement import CellJudgement, Judgement
+from e2e.base.speed import FEWEST, LengthSpeed, by_length
 from e2e.base.spelling import count
-from e2e.base.verdict import Verdict
 from e2e.report.causes import Cause, causes, last_lines
 from e2e.report.document import Block, Code, Document, Heading, Items, Lines, Paragraph, Table
 from e2e.report.facts import RunFacts
 from e2e.report.identity import identity
 from e2e.report.reproduce import reproduce
-from e2e.report.rows import HEADINGS, OPTIONAL, claim, row, title
+from e2e.report.rows import HEADINGS, OPTIONAL, claim, figure, no_speedup, row, share, title
+from e2e.report.rows import times as factor
 from e2e.scenarios.packs import provokes
+
+WHAT_FIGURES_ARE = (
+    "Seconds as the client saw them, medians over the cells that passed, in brackets 95 % intervals of the medians "
+    f"(bootstrap; of {FEWEST} values or more). Noise is how much longer the same rerun took once more: no smaller "
+    "difference says anything."
+)
 
 
 def document(facts: RunFacts, judgement: Judgement) -> Document:
@@ -32,11 +38,12 @@ def _top(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
 def _figures(judgement: Judgement) -> Iterator[Block]:
     yield cells_table(judgement.cells)
     yield Paragraph(_what_hits_are(judgement.cells))
-    lengths = [each for cell in judgement.cells if cell.verdict is Verdict.PASS for each in cell.ttft.by_length]
-    if lengths:
+    if why := no_speedup(judgement.cells):
+        yield Paragraph(why)
+    if lengths := by_length(judgement):
         yield Heading("TTFT per prompt length")
         yield ttft_table(lengths)
-        yield Paragraph("Seconds as the client saw them, medians over the cells that passed.")
+        yield Paragraph(WHAT_FIGURES_ARE)
 
 
 def cells_table(cells: Sequence[CellJudgement], styles: Sequence[str] = ()) -> Table:
@@ -49,22 +56,21 @@ def _what_hits_are(cells: Sequence[CellJudgement]) -> str:
     by = "counted by vLLM, counted by the connector" if own else "counted by vLLM (the connector has no counters)"
     return (
         f"Hits are external tokens over all external arms: predicted, {by}; one number where all agree. "
-        "TTFT is the client's, summed over the prompts. A speed-up is given for cells that passed only."
+        "TTFT is the client's, summed over the prompts: cold on an engine without a connector (baseline), cold with "
+        "the connector, which stores on the way, and from the connector (external). A speed-up is baseline over "
+        "external, given for cells that passed only; what storing costs the first request is cold over baseline."
     )
 
 
-def ttft_table(lengths: Sequence[LengthTtft]) -> Table:
+def ttft_table(lengths: Sequence[LengthSpeed]) -> Table:
+    headings = ("tokens", "baseline", "cold", "local", "external", "speed-up", "first slower by", "noise", "cells")
     rows = []
-    for tokens in sorted({each.tokens for each in lengths}):
-        mine = [each for each in lengths if each.tokens == tokens]
-        columns = ([getattr(each, f"{name}_s") for each in mine] for name in ("cold", "local", "external"))
-        rows.append((str(tokens), *map(_median, columns), str(len(mine))))
-    return Table(("tokens", "cold", "local", "external", "cells"), rows, left=0)
-
-
-def _median(seconds: Sequence[float | None]) -> str:
-    known = [value for value in seconds if value is not None]
-    return f"{median(known):.3f} s" if known else "-"
+    for each in lengths:
+        medians = (each.baseline_cold_s, each.cold_s, each.local_s, each.external_s)
+        times = ("-" if value is None else f"{value:.3f} s" for value in medians)
+        figures = (figure(each.speedup, factor), figure(each.store_cost, share), figure(each.noise, share))
+        rows.append((str(each.tokens), *times, *figures, str(each.cells)))
+    return Table(headings, rows, left=0)
 
 
 def _wrong(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:

@@ -8,8 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from e2e.base.judgement import Hits, Oracle, Ttft
+from e2e.base.speed import LengthSpeed
 
-SCHEMA_ID = "maru-e2e/report/2"
+SCHEMA_ID = "maru-e2e/report/3"
 Table = dict[str, Any]
 Verdict = Literal["pass", "corrupt", "inconclusive", "error"]
 
@@ -116,10 +117,11 @@ class Summary(Closed):
 
 
 class Report(Closed):
-    schema: Literal["maru-e2e/report/2"]
+    schema: Literal["maru-e2e/report/3"]
     run: Run
     engines: list[Engine]
     cells: list[Cell]
+    ttft: list[LengthSpeed]
     invalid: list[Invalid]
     notes: list[str]
     summary: Summary

@@ -171,7 +171,7 @@ def test_report_md_stands_alone():
         "prompts": "513, 1033, 1546 tokens, 4 to generate", "rig": "0.1.0, commit abc123, Python 3.11.7",
         "command": "`maru-e2e run`", "began": "`2025-01-01T00:00:00Z`", "took": "0.1 s in 1 attempt",
     }  # fmt: skip
-    assert "| 513 | 0.200 s | 0.050 s | 0.050 s | 1 |" in lines
+    assert "| 513 | 0.200 s | 0.200 s | 0.050 s | 0.050 s | 4.00x | +0% | +0% | 1 |" in lines
 
 
 def test_a_run_that_did_not_end_says_so_first(tmp_path: Path):

@@ -10,7 +10,8 @@ NIGHT, GRID, EARLIER = "nights/20260102T020000Z", "grid-embedded-default", "nigh
 STEPS = f"selftest\t0\t1\tcmd\n{GRID}\t0\t1\tcmd\n"
 CELL = {
     "id": "NHD", "verdict": "pass", "reason": None, "adapter": "embedded", "effective": {}, "hits": {"engine": 1},
-    "ttft": {"cold_s": 2.0, "external_s": 0.5, "speedup": 4.0, "claimed_speedup": None}, "findings": [],
+    "ttft": {"baseline_cold_s": 2.0, "cold_s": 2.5, "external_s": 0.5, "speedup": 4.0, "store_cost": 0.25,
+             "no_speedup": None, "claimed_speedup": None}, "findings": [],
     "reproduce": "maru-e2e run",
 }  # fmt: skip
 REPORT = {"run": {}, "cells": [CELL], "engines": [], "summary": {"pass": 1, "cells": 1}}
