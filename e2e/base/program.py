@@ -247,8 +247,12 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
         check(self)
 
+    @cached_property
+    def _site_named(self) -> dict[str, Site]:
+        return {site.name: site for site in reversed(self.sites)}
+
     def site(self, name: str) -> Site:
-        return next(site for site in self.sites if site.name == name)
+        return self._site_named[name]
 
     @cached_property
     def sends(self) -> tuple[Send, ...]:

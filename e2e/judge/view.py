@@ -47,7 +47,7 @@ class Answer:
     first_ns: int
     text: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def usable(self) -> bool:
         """Has tokens, one finite logprob each, and its top logprobs are all there or none."""
         count = len(self.tokens)
@@ -200,7 +200,7 @@ class Side:
     def effective(self) -> Mapping[str, object] | None:
         return self.engines[-1].effective if self.engines else None
 
-    @property
+    @cached_property
     def reports_cached(self) -> bool:
         """vLLM up to 0.23 leaves ``cached_tokens`` out when it is 0: once it reports any, None means 0."""
         return any(answer.cached is not None for arm in self.arms.values() for answer in arm.answers.values())

@@ -133,7 +133,11 @@ class _Caches:
     def of(self, program: Program, send: Send, text: int) -> tuple[int, int]:
         site = program.site(send.site)
         local, stored = self.local.get(site.name, ()), self.stored.get(site.store or "", ())
-        return tuple(max((program.common(text, other) for other in among), default=0) for among in (local, stored))
+        whole = program.texts[text].tokens
+        return tuple(
+            whole if text in among else max((program.common(text, other) for other in among), default=0)
+            for among in (local, stored)
+        )
 
 
 def _known(program: Program, rows: Rows) -> Known:
