@@ -18,7 +18,7 @@ from e2e.base.connector import Adapter
 from e2e.base.event import SCHEMA, Event
 from e2e.grid.cells import RERUN, Grid
 from e2e.material import Material
-from e2e.plan import KeyPlan
+from e2e.part import KeyPart
 from e2e.play.live import LiveWorld
 from e2e.play.player import Player
 from e2e.play.prompting import Prompts
@@ -51,15 +51,15 @@ def clean_up() -> None:
 
 @contextmanager
 def under_way(
-    settings: Settings, made_of: Material, name: Name, plans: Sequence[KeyPlan], *, steps: Mapping[str, int],
+    settings: Settings, made_of: Material, name: Name, parts: Sequence[KeyPart], *, steps: Mapping[str, int],
     report: Callable[[], int], before: Sequence[Event] = (),
-) -> Iterator[Player[KeyPlan]]:  # fmt: skip
+) -> Iterator[Player[KeyPart]]:  # fmt: skip
     """The player of an attempt, which records, is watched and is judged and reported however it ends. ``steps``: see
     ``Progress``. ``before``: events of earlier attempts. SettingsError for prompts that can't be, before anything is
     written."""
     prompts = Prompts(made_of.texts, made_of.encode, run=f"{name.run_id}/{name.attempt}")
-    for planned in plans:
-        prompts.build(planned.key, planned.program)
+    for part in parts:
+        prompts.build(part.key, part.program)
     with (
         Ledger(run_id=name.run_id, state_dir=state_dir()) as ledger,
         Zygote(ledger=ledger) as zygote,
@@ -79,7 +79,7 @@ def under_way(
 
 
 def begin(
-    player: Player[KeyPlan], settings: Settings, adapter: Adapter, grid: Grid, plans: Sequence[KeyPlan]
+    player: Player[KeyPart], settings: Settings, adapter: Adapter, grid: Grid, parts: Sequence[KeyPart]
 ) -> None:  # fmt: skip
     """All that is known before anything starts."""
     player.record(
@@ -101,11 +101,11 @@ def begin(
             player.say(text)
             player.record("note", text=text)
     left = untold(str(cell.get("scenario", RERUN)) for cell in grid.cells)
-    for planned in plans:
-        for why in planned.lengths.why:
-            player.record("note", text=f"{planned.key}: {why}")
-        for cell in planned.cells:
-            player.record("plan.cell", **planned.event(cell, attempt=player.attempt, untold=left))
+    for part in parts:
+        for why in part.lengths.why:
+            player.record("note", text=f"{part.key}: {why}")
+        for cell in part.cells:
+            player.record("plan.cell", **part.event(cell, attempt=player.attempt, untold=left))
 
 
 def _versions() -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from e2e.base.cell import Cell
@@ -12,10 +12,13 @@ from e2e.base.errors import SettingsError, UsageError
 from e2e.base.kv_form import packed_kv
 from e2e.connectors.installed import installed
 from e2e.connectors.table import ADAPTERS, load
+from e2e.faults.cells import planted, twins
+from e2e.faults.info import Shape
+from e2e.fit import fitted
 from e2e.grid.axes import Value, axis
 from e2e.grid.cells import RERUN, Grid, Invalid, expand, in_scenarios
 from e2e.material import Material, material
-from e2e.plan import KeyPlan, plan, with_faults
+from e2e.part import KeyPart
 from e2e.play.nemesis import known
 from e2e.report.progress import said_if_slow
 from e2e.scenarios.table import lacking
@@ -44,8 +47,8 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
     if settings.self_test:
         packed = settings.device == "cpu" or packed_kv(installed(python).vllm_version)
         first = {cell.get("scenario", RERUN): cell for cell in reversed(grid.cells)}
-        plans = [plan_of("", [cell], settings, adapter, made_of) for cell in reversed(first.values())]
-        grid = with_faults(grid, plans, packed=packed)
+        parts = [part_of("", [cell], settings, adapter, made_of) for cell in reversed(first.values())]
+        grid = with_faults(grid, parts, packed=packed)
     return made_of, adapter, grid
 
 
@@ -91,30 +94,60 @@ def told_axes(found: Attached) -> dict[str, Value]:
         raise UsageError(f"the engine at {found.url} tells what the rig can't use: {error}") from error
 
 
-def plan_of(
+def part_of(
     key: str, cells: Sequence[Cell], settings: Settings, adapter: Adapter, made_of: Material, *, room: int = 0
-) -> KeyPlan:  # fmt: skip
-    return plan(
+) -> KeyPart:  # fmt: skip
+    return fitted(
         key, cells, settings=settings, adapter=adapter, model=made_of.facts, most_tokens=made_of.most_tokens,
         shared=shared_memory(), room=room,
     )  # fmt: skip
 
 
-def plans_of(
+def parts_of(
     todo: Mapping[str, Sequence[Cell]], grid: Grid, settings: Settings, adapter: Adapter, made_of: Material
-) -> tuple[list[KeyPlan], Grid]:  # fmt: skip
+) -> tuple[list[KeyPart], Grid]:  # fmt: skip
     """By engine key. Of a story that only a pack names, what can't be had is left out of the grid, with the reason."""
-    plans, refused = [], {}
+    parts, refused = [], {}
     for key, cells in todo.items():
         try:
-            plans.append(plan_of(key, cells, settings, adapter, made_of))
+            parts.append(part_of(key, cells, settings, adapter, made_of))
         except SettingsError as error:
             story = str(cells[0].get("scenario", RERUN))
             if story in (RERUN, *settings.scenarios):
                 raise
             refused |= dict.fromkeys(cells, str(error))
-    if refused and not plans:
+    if refused and not parts:
         raise SettingsError(next(iter(refused.values())))
     left = tuple(cell for cell in grid.cells if cell not in refused)
     invalid = tuple(Invalid(cell, why) for cell, why in refused.items())
-    return plans, replace(grid, cells=left, invalid=(*grid.invalid, *invalid))
+    return parts, replace(grid, cells=left, invalid=(*grid.invalid, *invalid))
+
+
+def with_faults(grid: Grid, parts: Iterable[KeyPart], *, packed: bool) -> Grid:
+    """The same cells clean, each several times if asked for, and once more with every fault that can act there.
+    ``parts``: one for each story of the grid, of any of its cells; ``packed``: see ``Shape``."""
+    made: list[Cell] = []
+    left_out: list[tuple[Cell, str]] = []
+    for part in parts:
+        settings, around = part.settings, not part.adapter.abilities.plants_faults
+        story = part.cells[0].get("scenario", RERUN)
+        cells = [cell for cell in grid.cells if cell.get("scenario", RERUN) == story]
+        there, why = planted(cells, settings.faults, shape_of(part, packed=packed), around=around)
+        made, left_out = [*made, *there], [*left_out, *why]
+    if not made and left_out:
+        cell, why = left_out[0]
+        raise SettingsError(f"no fault is left to plant ({cell.id}: {why.rstrip('.')}); widen --cell or --fault.")
+    invalid = tuple(Invalid(cell, why) for cell, why in left_out)
+    return replace(grid, cells=(*twins(grid.cells, settings.rounds), *made), invalid=(*grid.invalid, *invalid))
+
+
+def shape_of(part: KeyPart, *, packed: bool) -> Shape:
+    """What the effect of a fault in these cells depends on."""
+    model, rule, lengths_ = part.model, part.hit_rule(), part.lengths.lengths
+    answers = (part.answer(send) for send in part.program.sends if send.external)
+    return Shape(
+        packed=packed, kv_heads=model.kv_heads if model else 8, layers=model.layers if model else 2,
+        block_size=part.block_size, chunk_tokens=rule.granularity,
+        served_chunks=max(map(rule.external, lengths_)) // rule.granularity, prompts=len(lengths_),
+        answer=max(answers, default=0),
+    )  # fmt: skip

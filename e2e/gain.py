@@ -17,11 +17,11 @@ from e2e.base.cell import Cell
 from e2e.base.connector import Adapter
 from e2e.base.errors import SettingsError, UsageError
 from e2e.base.program import Text
-from e2e.chosen import plan_of, usable
+from e2e.chosen import part_of, usable
 from e2e.grid.axes import axis as axis_of
 from e2e.grid.cells import Grid, by_engine, expand
 from e2e.material import Material, material
-from e2e.plan import KeyPlan
+from e2e.part import KeyPart
 from e2e.play.player import After, Player
 from e2e.play.timed import Branch
 from e2e.recording.journal import read
@@ -90,7 +90,7 @@ def gain(settings: Settings, wanted: Wanted) -> int:
             raise SettingsError(f"connector {adapter.name}: {why}")
     name = Name.new()
     with under_way(
-        settings, made_of, name, comparison.plans, steps=comparison.steps, report=lambda: report(settings.out)
+        settings, made_of, name, comparison.parts, steps=comparison.steps, report=lambda: report(settings.out)
     ) as player:  # fmt: skip
         comparison.run(player, name.run_id)
     return report(settings.out)
@@ -109,11 +109,11 @@ def report(folder: Path, *, out: Path | None = None) -> int:
 
 
 class _Gain:
-    """What is compared is planned when it is made, so that what can't be compared is refused before anything is
+    """What is compared is part when it is made, so that what can't be compared is refused before anything is
     written. ``adapters``: side -> adapter; both sides share one where an axis is compared. ``grid``: of side a."""
 
     grid: Grid
-    plans: Sequence[KeyPlan]
+    parts: Sequence[KeyPart]
 
     def __init__(self, wanted: Wanted, settings: Settings, adapters: Mapping[str, Adapter], made_of: Material) -> None:
         self.wanted, self.settings, self.adapters, self.made_of = wanted, settings, adapters, made_of
@@ -127,7 +127,7 @@ class _Gain:
         """Of engines with the connector of this side."""
         raise NotImplementedError
 
-    def run(self, player: Player[KeyPlan], run_id: str) -> None:
+    def run(self, player: Player[KeyPart], run_id: str) -> None:
         """Every cell is proven before it is measured: only what is right may be fast."""
         raise NotImplementedError
 
@@ -141,30 +141,30 @@ class _Gain:
             selection, adapter, defaults=self.settings.axis_defaults, fixed=self.settings.axis_fixed
         ).require_cells()
 
-    def planned(self, adapter: Adapter, key: str, cells: Sequence[Cell]) -> KeyPlan:
+    def part(self, adapter: Adapter, key: str, cells: Sequence[Cell]) -> KeyPart:
         """As for a run, with room for all prompts that run at once."""
-        made = plan_of(key, cells, self.settings, adapter, self.made_of)
+        made = part_of(key, cells, self.settings, adapter, self.made_of)
         return replace(made, room=max(self.wanted.concurrency) * (made.longest + 2 * made.block_size))
 
     def branch(
-        self, name: str, run_id: str, planned: KeyPlan, sides: Mapping[str, Cell], *, round: int,
+        self, name: str, run_id: str, part: KeyPart, sides: Mapping[str, Cell], *, round: int,
         numbers: Iterator[int], order: Callable[[int], Iterable[tuple[int, str]]], launched: Sequence[str],
     ) -> Branch:  # fmt: skip
         each, encode = max(self.wanted.concurrency), self.made_of.encode
         prompts = {
             n: build_prompts(self.made_of.texts, encode, texts=[Text(n)] * each, nonce=f"{run_id}/gain/{name}/{n}")
-            for n in dict.fromkeys(planned.lengths.lengths)
+            for n in dict.fromkeys(part.lengths.lengths)
         }
-        rule = planned.hit_rule(next(iter(sides.values())))
+        rule = part.hit_rule(next(iter(sides.values())))
         return Branch(
             name=name, round=round, sides=sides, prompts=prompts, rule=rule, numbers=numbers, order=order,
             concurrency=self.wanted.concurrency, repeats=self.wanted.repeats, launched=launched, salt=f"{run_id}.gain",
         )  # fmt: skip
 
     def begin(
-        self, player: Player[KeyPlan], mode: str, names: Mapping[str, str], pairs: Sequence[Mapping[str, str]]
+        self, player: Player[KeyPart], mode: str, names: Mapping[str, str], pairs: Sequence[Mapping[str, str]]
     ) -> None:  # fmt: skip
-        begin(player, self.settings, self.adapters["a"], self.grid, self.plans)
+        begin(player, self.settings, self.adapters["a"], self.grid, self.parts)
         player.record(
             "gain.plan", mode=mode, axis=self.wanted.axis, names=dict(names), pairs=list(pairs),
             concurrency=list(self.wanted.concurrency), lengths=list(self.settings.lengths), repeats=self.wanted.repeats,
@@ -195,31 +195,31 @@ class AxisGain(_Gain):
         if not self.pairs:
             raise SettingsError(f"no pair of cells differs in {axis} alone; widen --cell.")
         by_key = by_engine([cell for _, at in self.pairs for cell in at.values()], adapter)
-        self.plans = [self.planned(adapter, key, cells) for key, cells in by_key.items()]
+        self.parts = [self.part(adapter, key, cells) for key, cells in by_key.items()]
 
     @property
     def steps(self) -> Mapping[str, int]:
-        keys, cells = len(self.plans), sum(len(planned.cells) for planned in self.plans)
+        keys, cells = len(self.parts), sum(len(part.cells) for part in self.parts)
         return {"start": 2 * keys, "baseline": keys, "cell": cells, "branch": len(self.pairs)}
 
     def starts(self, side: str) -> int:
-        return len(self.plans)
+        return len(self.parts)
 
-    def run(self, player: Player[KeyPlan], run_id: str) -> None:
+    def run(self, player: Player[KeyPart], run_id: str) -> None:
         a, b = self.wanted.values
         pairs = [{"branch": name, "a": at[a].id, "b": at[b].id} for name, at in self.pairs]
         self.begin(player, "axis", {"a": a, "b": b}, pairs)
         numbers = itertools.count()
-        for planned in self.plans:
-            mine = [(name, {"a": at[a], "b": at[b], "a2": at[a]}) for name, at in self.pairs if at[a] in planned.cells]
+        for part in self.parts:
+            mine = [(name, {"a": at[a], "b": at[b], "a2": at[a]}) for name, at in self.pairs if at[a] in part.cells]
             branches = [
                 self.branch(
-                    name, run_id, planned, sides, round=1, numbers=numbers, launched=("a", "b"),
+                    name, run_id, part, sides, round=1, numbers=numbers, launched=("a", "b"),
                     order=lambda number: enumerate(ORDERS[number % len(ORDERS)]),
                 )
                 for name, sides in mine
             ]  # fmt: skip
-            for ready in player.plain([planned]):
+            for ready in player.plain([part]):
                 player.cells(ready, after=[_measured(player, branch, branch.name) for branch in branches])
 
 
@@ -235,16 +235,16 @@ class SpecGain(_Gain):
         shared = [name for name in found["a"] if name in found["b"]]
         if not shared:
             raise SettingsError("the two connectors have no cell in common; narrow both with --cell.")
-        self.branches: dict[str, dict[str, KeyPlan]] = {}
+        self.branches: dict[str, dict[str, KeyPart]] = {}
         for name in shared:
             cells = {side: _named(found[side][name], side) for side in ("a", "b")}
-            plans = {side: self.planned(adapters[side], cell.id, [cell]) for side, cell in cells.items()}
-            if plans["a"].lengths.lengths != plans["b"].lengths.lengths:
+            parts = {side: self.part(adapters[side], cell.id, [cell]) for side, cell in cells.items()}
+            if parts["a"].lengths.lengths != parts["b"].lengths.lengths:
                 raise SettingsError(
                     "the two connectors are served at different prompt lengths; give both with --lengths."
                 )
-            self.branches[name] = plans
-        self.plans = [planned for plans in self.branches.values() for planned in plans.values()]
+            self.branches[name] = parts
+        self.parts = [part for parts in self.branches.values() for part in parts.values()]
 
     @property
     def steps(self) -> Mapping[str, int]:
@@ -255,35 +255,35 @@ class SpecGain(_Gain):
     def starts(self, side: str) -> int:
         return len(self.branches) * self.wanted.rounds * sum(place.startswith(side) for place in ORDERS[0])
 
-    def run(self, player: Player[KeyPlan], run_id: str) -> None:
+    def run(self, player: Player[KeyPart], run_id: str) -> None:
         names = {side: adapter.name for side, adapter in self.adapters.items()}
         if names["a"] == names["b"]:
             names = {side: Path(spec).stem for side, spec in zip("ab", self.wanted.specs, strict=True)}
-        pairs = [{"branch": n, **{s: p.cells[0].id for s, p in plans.items()}} for n, plans in self.branches.items()]
+        pairs = [{"branch": n, **{s: p.cells[0].id for s, p in parts.items()}} for n, parts in self.branches.items()]
         self.begin(player, "specs", names, pairs)
-        for name, plans in self.branches.items():
-            turns = self._turns(player, run_id, name, plans)
-            if not (all(player.plain([planned]) for planned in plans.values()) and all(turns)):
-                for planned in plans.values():  # what is left of either side compares nothing
-                    player.judge_rest(planned)
+        for name, parts in self.branches.items():
+            turns = self._turns(player, run_id, name, parts)
+            if not (all(player.plain([part]) for part in parts.values()) and all(turns)):
+                for part in parts.values():  # what is left of either side compares nothing
+                    player.judge_rest(part)
 
     def _turns(
-        self, player: Player[KeyPlan], run_id: str, name: str, plans: Mapping[str, KeyPlan]
+        self, player: Player[KeyPart], run_id: str, name: str, parts: Mapping[str, KeyPart]
     ) -> Iterator[bool]:  # fmt: skip
         """Plays one turn after the other, each on an engine of its own; tells whether it came to its end."""
         for turn in range(1, self.wanted.rounds + 1):
             for place, side in enumerate(ORDERS[turn % len(ORDERS)]):
-                planned = plans[side[0]]
-                cell = planned.cells[0]
+                part = parts[side[0]]
+                cell = part.cells[0]
                 branch = self.branch(
-                    name, run_id, planned, {side: cell}, round=turn, numbers=itertools.count(1),
+                    name, run_id, part, {side: cell}, round=turn, numbers=itertools.count(1),
                     order=lambda _, at=(place, side): [at], launched=(side,) if side != "a2" and turn == 1 else (),
                 )  # fmt: skip
                 unproven = [] if player.standing.knows(cell.id) else [cell.id]
-                yield player.cells(planned, unproven, [_measured(player, branch, f"{name}, {side}, turn {turn}")])
+                yield player.cells(part, unproven, [_measured(player, branch, f"{name}, {side}, turn {turn}")])
 
 
-def _measured(player: Player[KeyPlan], branch: Branch, name: str) -> After:
+def _measured(player: Player[KeyPart], branch: Branch, name: str) -> After:
     return After(name, lambda engines: branch.play(engines["connector"], player.record))
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from e2e.attempt import Name, begin, clean_up, under_way
 from e2e.base.errors import SettingsError, UsageError
 from e2e.base.event import Event
-from e2e.chosen import chosen, plans_of
+from e2e.chosen import chosen, parts_of
 from e2e.grid.cells import by_engine
 from e2e.judge.cells import judge
-from e2e.plan import KeyPlan
+from e2e.part import KeyPart
 from e2e.recording.journal import read
 from e2e.recording.resume import finished, next_attempt
 from e2e.report import console, scoreboard
@@ -29,38 +29,38 @@ def run(settings: Settings) -> int:
     made_of, adapter, grid = chosen(settings)
     done = finished(before)
     todo = by_engine([cell for cell in grid.cells if cell.id not in done], adapter)
-    plans, grid = plans_of(todo, grid, settings, adapter, made_of)
-    starts = sum(planned.starts for planned in plans)
+    parts, grid = parts_of(todo, grid, settings, adapter, made_of)
+    starts = sum(part.starts for part in parts)
     if why := None if settings.attach else adapter.crowded(starts=starts):
         raise SettingsError(f"connector {adapter.name}: {why}")
-    groups = by_baseline(plans)
+    groups = by_baseline(parts)
     with under_way(
-        settings, made_of, Name.new(next_attempt(before)), plans, before=before, steps=steps_of(groups),
+        settings, made_of, Name.new(next_attempt(before)), parts, before=before, steps=steps_of(groups),
         report=lambda: report(settings.out, strict=settings.strict),
     ) as player:  # fmt: skip
-        begin(player, settings, adapter, grid, plans)
+        begin(player, settings, adapter, grid, parts)
         while groups:
             player.progress.todo(steps_of(groups))
             player.play(groups.pop(0))
     return report(settings.out, strict=settings.strict)
 
 
-def by_baseline(plans: Sequence[KeyPlan]) -> list[list[KeyPlan]]:
+def by_baseline(parts: Sequence[KeyPart]) -> list[list[KeyPart]]:
     """Engine keys whose lent plain engines differ in nothing stand together: they share them."""
-    groups: list[list[KeyPlan]] = []
-    for planned in plans:
-        alike = [group for group in groups if planned.shared and group[0].shared == planned.shared]
-        alike[0].append(planned) if alike else groups.append([planned])
+    groups: list[list[KeyPart]] = []
+    for part in parts:
+        alike = [group for group in groups if part.shared and group[0].shared == part.shared]
+        alike[0].append(part) if alike else groups.append([part])
     return groups
 
 
-def steps_of(groups: Sequence[Sequence[KeyPlan]]) -> dict[str, int]:
+def steps_of(groups: Sequence[Sequence[KeyPart]]) -> dict[str, int]:
     """How much there is to do, for the time left. ``groups``: as from ``by_baseline``."""
-    plans = [planned for group in groups for planned in group]
+    parts = [part for group in groups for part in group]
     return {
-        "start": sum(planned.starts for planned in plans) + sum(len(group[0].shared) for group in groups),
-        "baseline": sum(len(planned.shared) for planned in plans),
-        "cell": sum(len(planned.cells) for planned in plans),
+        "start": sum(part.starts for part in parts) + sum(len(group[0].shared) for group in groups),
+        "baseline": sum(len(part.shared) for part in parts),
+        "cell": sum(len(part.cells) for part in parts),
     }
 
 

@@ -1,1 +1,1 @@
-"""Ground floor: types that every room shares. Standard library only, imports nothing of ours."""
+"""Types that every room shares. Standard library only, imports nothing of ours."""

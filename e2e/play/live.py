@@ -10,10 +10,11 @@ from e2e.base import redact
 from e2e.base.errors import EngineError
 from e2e.base.event import Record, engine_failed
 from e2e.base.program import Break, Site
+from e2e.fit import check_room
 from e2e.material import Material
 from e2e.observe.effective import observe_engine
 from e2e.observe.evidence import Rpc
-from e2e.plan import KeyPlan, check_room, lora
+from e2e.part import KeyPart, lora
 from e2e.play.nemesis import broken
 from e2e.play.prompting import Prompts
 from e2e.play.site import SETTLE_S, LiveEngine
@@ -52,7 +53,7 @@ class LiveWorld:
     # stores
 
     @contextmanager
-    def store(self, part: KeyPlan, name: str) -> Iterator[Store | None]:
+    def store(self, part: KeyPart, name: str) -> Iterator[Store | None]:
         if self.settings.attach:  # what an engine of somebody else stores into is not ours
             yield None
             return
@@ -74,7 +75,7 @@ class LiveWorld:
     # engines
 
     @contextmanager
-    def engine(self, scene: Scene[KeyPlan], site: Site, name: str, store: Store | None) -> Iterator[LiveEngine]:
+    def engine(self, scene: Scene[KeyPart], site: Site, name: str, store: Store | None) -> Iterator[LiveEngine]:
         logs = self.settings.out / "logs" / name
         with ExitStack() as stack:
             stack.callback(self.ledger.hide, logs)
@@ -100,7 +101,7 @@ class LiveWorld:
             engine.wait_ready(self.settings.start_limit_s)
             yield self._prepared(scene, site, spec, engine, store)
 
-    def shared(self, scene: Scene[KeyPlan], site: Site, name: str, engine: LiveEngine) -> LiveEngine:
+    def shared(self, scene: Scene[KeyPart], site: Site, name: str, engine: LiveEngine) -> LiveEngine:
         self.prompts.build(scene.part.key, scene.part.program, engine.client.tokenize)
         self.record(
             "engine.start", engine=name, engine_key=scene.part.key, role=site.name, attempt=self.attempt, argv=[],
@@ -143,7 +144,7 @@ class LiveWorld:
         )  # fmt: skip
 
     def _prepared(
-        self, scene: Scene[KeyPlan], site: Site, spec: EngineSpec, engine: Engine, store: Store | None
+        self, scene: Scene[KeyPart], site: Site, spec: EngineSpec, engine: Engine, store: Store | None
     ) -> LiveEngine:  # fmt: skip
         """Asks a ready engine what it is, builds the prompts if they aren't yet, and warms it up."""
         attached = self.made_of.attached
@@ -165,7 +166,7 @@ class LiveWorld:
             engine_failed(self.record, spec.name, "prepare", error, cause=str(error), log_tail=engine.log_tail())
             raise
 
-    def _warm_up(self, part: KeyPlan, name: str, client: EngineClient) -> None:
+    def _warm_up(self, part: KeyPart, name: str, client: EngineClient) -> None:
         encode = self.made_of.encode or client.tokenize
         self.prompts.build(part.key, part.program, encode)
         prompt = arms.warm_up_prompt(

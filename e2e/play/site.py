@@ -15,7 +15,7 @@ from e2e.base.program import Happened, Send, Site
 from e2e.observe.digests import DigestWindow
 from e2e.observe.evidence import EvidenceWindow, Rpc
 from e2e.observe.metrics import MetricsWindow
-from e2e.plan import KeyPlan, lora
+from e2e.part import KeyPart, lora
 from e2e.play.prompting import Prompts
 from e2e.play.world import Scene
 from e2e.replay import arms
@@ -68,7 +68,7 @@ class LiveEngine:
             self.digests.start()
 
     @contextmanager
-    def looking(self, scene: Scene[KeyPlan], send: Send, *, forgiving: bool) -> Iterator[None]:
+    def looking(self, scene: Scene[KeyPart], send: Send, *, forgiving: bool) -> Iterator[None]:
         place, cell = {"cell": scene.cell, "arm": send.name}, _cell(scene)
         self._place = {"engine": self.name, **place}
         try:
@@ -88,7 +88,7 @@ class LiveEngine:
         around = cell and send.external and not self.adapter.abilities.plants_faults
         return cell.get("fault") if around else None
 
-    def send(self, scene: Scene[KeyPlan], send: Send, *, forgiving: bool) -> None:
+    def send(self, scene: Scene[KeyPart], send: Send, *, forgiving: bool) -> None:
         cell, key = _cell(scene), scene.part.key
         self._tell(scene, send)
         salt = salted(self.salt, scene.cell or self.site.name, send.salt)
@@ -107,7 +107,7 @@ class LiveEngine:
         if send.goes:
             self.metrics.at_work()  # that its client left is known to the engine some moments later
 
-    def _tell(self, scene: Scene[KeyPlan], send: Send) -> None:
+    def _tell(self, scene: Scene[KeyPart], send: Send) -> None:
         """What the player itself sees of that which is to happen."""
         place = {"engine": self.name, "cell": scene.cell, "arm": send.name}
         users = [] if self.store is None else [user for user in self.store.users if user is not self.engine]
@@ -124,11 +124,11 @@ class LiveEngine:
     def _params(self, cell: Cell) -> dict[str, object] | None:
         return self.adapter.request_params(cell.at(self.site.settings))
 
-    def forget(self, scene: Scene[KeyPlan], before: str) -> None:
+    def forget(self, scene: Scene[KeyPart], before: str) -> None:
         place = {"engine": self.name, "cell": scene.cell, "arm": before}
         self._free = arms.forget(self.client, place=place, record=self.record)
 
-    def scribble(self, scene: Scene[KeyPlan], before: str) -> None:
+    def scribble(self, scene: Scene[KeyPart], before: str) -> None:
         place = {"engine": self.name, "cell": scene.cell, "arm": before}
         arms.scribble(
             self.client, place=place, record=self.record, free=self._free, at_work=self.metrics.at_work
@@ -168,5 +168,5 @@ class LiveEngine:
         return self.store.under_way(str(self.effective.get("engine_id", "")), work)
 
 
-def _cell(scene: Scene[KeyPlan]) -> Cell | None:
+def _cell(scene: Scene[KeyPart]) -> Cell | None:
     return next((cell for cell in scene.part.cells if cell.id == scene.cell), None)

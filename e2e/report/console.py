@@ -12,7 +12,7 @@ from e2e.base.verdict import Verdict
 from e2e.report.causes import Cause, causes, last_lines
 from e2e.report.document import Block, Heading, Items, Lines, Paragraph
 from e2e.report.facts import RunFacts
-from e2e.report.floor import sentence as sentence_of_floor
+from e2e.report.overhead import sentence as sentence_of_overhead
 from e2e.report.rows import claim, no_speedup, title
 from e2e.report.run_report import cells_table, side_by_side
 from e2e.report.terminal import console
@@ -37,7 +37,7 @@ def show(facts: RunFacts, judgement: Judgement, *, on: Console, directory: Path)
         shown.append(Paragraph(f"not tried: {', '.join(facts.untold)}; play them by --scenario", style="dim"))
     shown.append(Heading(title(facts, judgement), style=COLOURS[judgement.verdict]))
     if facts.ended:
-        shown.append(Paragraph(sentence_of_floor(facts.run["floor"]), style="dim"))
+        shown.append(Paragraph(sentence_of_overhead(facts.run["floor"]), style="dim"))
     show_blocks([*shown, Paragraph(f"report: {directory / 'report.md'}")], on=on)
 
 

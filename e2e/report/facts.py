@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from e2e.base.event import Event
-from e2e.report.floor import floor
+from e2e.report.overhead import overhead
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _run(events: Sequence[Event]) -> dict[str, object]:
     return run | {
         "began": first.get("wall_time"),
         "seconds": seconds,
-        "floor": floor(events, total_s=seconds),
+        "floor": overhead(events, total_s=seconds),
         "attempts": attempts,
     }
 

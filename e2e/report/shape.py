@@ -27,7 +27,7 @@ class Attempt(Closed):
 
 
 class Floor(Closed):
-    """See floor.py."""
+    """See overhead.py."""
 
     total_s: float | None
     starts_s: float | None

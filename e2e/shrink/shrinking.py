@@ -24,7 +24,7 @@ from e2e.settings.world import engine_python
 from e2e.shrink.failed import Failed, failed_cell
 from e2e.shrink.kept import Keeping, started
 from e2e.shrink.least import least
-from e2e.shrink.trials import Case, Limits, Planning, Trials, spent_s, starts
+from e2e.shrink.trials import Case, Cases, Limits, Trials, spent_s, starts
 
 
 def shrink(
@@ -41,19 +41,19 @@ def shrink(
     clean_up()
     python = engine_python(settings.engine_python) if settings.launcher == "process" else sys.executable
     adapter = usable(settings.connector, settings, python=python)
-    planning = Planning(settings, adapter, material(settings, python=python))
-    planning.plan(failed.case)
+    cases = Cases(settings, adapter, material(settings, python=python))
+    cases.part(failed.case)
     with (
         under_way(
-            settings, planning.made_of, Name.new(next_attempt(before)), [], before=before, steps={},
+            settings, cases.made_of, Name.new(next_attempt(before)), [], before=before, steps={},
             report=lambda: EXIT_INCONCLUSIVE,
         ) as player,
         Keeping(player.world, _spec) as kept,
     ):  # fmt: skip
         player.world = kept
         begin(player, settings, adapter, Grid(()), [])
-        trials = Trials(failed, planning, player, kept, limits, before=before)
-        found = least(failed.case, planning.smaller, trials.fails)
+        trials = Trials(failed, cases, player, kept, limits, before=before)
+        found = least(failed.case, cases.smaller, trials.fails)
     _report(failed, trials, found, out)
     if found is not None:
         return EXIT_CORRUPT

@@ -13,13 +13,13 @@ from e2e.base.event import Event
 from e2e.base.judgement import CellJudgement
 from e2e.base.program import program_of
 from e2e.base.verdict import Verdict
-from e2e.chosen import plan_of
+from e2e.chosen import part_of
 from e2e.grid.axes import AXES, Value
 from e2e.grid.cells import engine_key, expand
 from e2e.grid.selection import Selection
 from e2e.judge.cells import judge_cell
 from e2e.material import Material
-from e2e.plan import KeyPlan
+from e2e.part import KeyPart
 from e2e.play.player import Player
 from e2e.recording.resume import finished
 from e2e.settings.settings import Settings
@@ -47,7 +47,7 @@ class Trial:
 
 
 @dataclass
-class Planning:
+class Cases:
     """Cells of one search. ``usual``: axis -> value that nobody need choose."""
 
     settings: Settings
@@ -59,21 +59,21 @@ class Planning:
         fixed = {axis: v for axis, v in self.settings.axis_fixed.items() if axis in self.adapter.axes}
         return {**{name: axis.default for name, axis in AXES.items()}, **self.settings.axis_defaults, **fixed}
 
-    def plan(self, case: Case, number: int = 0) -> KeyPlan:
+    def part(self, case: Case, number: int = 0) -> KeyPart:
         """SettingsError for what can't be had."""
         cell = Cell({**case.settings, ROUND: number}, usual=self.usual)
         key = f"{engine_key(cell, self.adapter)}-{ROUND}_{number}"
-        return replace(plan_of(key, [cell], self.settings, self.adapter, self.made_of), told=case.program)
+        return replace(part_of(key, [cell], self.settings, self.adapter, self.made_of), told=case.program)
 
     def smaller(self, case: Case) -> Iterator[Case]:
-        planned = self.plan(case)
-        unit, answer = planned.sized(planned.cells[0]).leg, self.settings.max_tokens
+        part = self.part(case)
+        unit, answer = part.sized(part.cells[0]).leg, self.settings.max_tokens
         for what, program in smaller(case.program, unit=unit, answer=answer):
             yield Case(case.settings, program, what)
         for axes in self._off_usual(case):
             settings = self._with_usual(case.settings, axes)
             candidate = Case(settings, case.program, f"{', '.join(axes)} as usual") if settings else None
-            if candidate and self._is_served_alike(planned, candidate):
+            if candidate and self._is_served_alike(part, candidate):
                 yield candidate
 
     def _off_usual(self, case: Case) -> Iterator[list[str]]:
@@ -100,10 +100,10 @@ class Planning:
             return None
         return {**grid.cells[0].settings, **{name: v for name, v in settings.items() if name not in AXES}}
 
-    def _is_served_alike(self, planned: KeyPlan, other: Case) -> bool:
+    def _is_served_alike(self, part: KeyPart, other: Case) -> bool:
         """Lengths and hits of the program hang on block, unit and step."""
         try:
-            one, two = planned, self.plan(other)
+            one, two = part, self.part(other)
         except SettingsError:
             return False
         alike = [
@@ -118,9 +118,9 @@ class Trials:
     """``before``: events of earlier attempts at the same search."""
 
     failed: Failed
-    planning: Planning
-    player: Player[KeyPlan]
-    kept: Keeping[KeyPlan]
+    cases: Cases
+    player: Player[KeyPart]
+    kept: Keeping[KeyPart]
     limits: Limits
     before: Sequence[Event] = ()
     known: list[Trial] = field(default_factory=list)
@@ -147,34 +147,34 @@ class Trials:
                 self.known[place] = replace(trial, case=case)  # a recording does not say what was left out
                 return trial.failed
         try:
-            planned = self.planning.plan(case, self._number + 1)
-            self.player.world.prompts.build(planned.key, planned.program)
+            part = self.cases.part(case, self._number + 1)
+            self.player.world.prompts.build(part.key, part.program)
         except SettingsError:  # too short to be a prompt, say
             return False
-        if not self._affords(planned, fresh):
+        if not self._affords(part, fresh):
             self.untried.append(case)
             return False
         self._number += 1
-        self.known.append(self._played(case, planned, fresh))
+        self.known.append(self._played(case, part, fresh))
         return self.known[-1].failed
 
-    def _affords(self, planned: KeyPlan, fresh: bool) -> bool:
+    def _affords(self, part: KeyPart, fresh: bool) -> bool:
         """What was found on engines that are kept is asked once more of fresh ones, and that must be left."""
-        alone = self.kept.missing(planned, fresh=True)
-        needed = alone if fresh else self.kept.missing(planned, fresh=False) + alone
+        alone = self.kept.missing(part, fresh=True)
+        needed = alone if fresh else self.kept.missing(part, fresh=False) + alone
         if not self.known:
             return True
         took_s = self._longest_s * (1 if fresh else 2)
         return self.starts + needed <= self.limits.starts and self.seconds + took_s <= self.limits.seconds
 
-    def _played(self, case: Case, planned: KeyPlan, fresh: bool) -> Trial:
+    def _played(self, case: Case, part: KeyPart, fresh: bool) -> Trial:
         if fresh:
             self.kept.drop()
-        (cell,), began_s, before = planned.cells, time.monotonic(), self.kept.starts
-        alone = self.kept.missing(planned, fresh=True)
+        (cell,), began_s, before = part.cells, time.monotonic(), self.kept.starts
+        alone = self.kept.missing(part, fresh=True)
         self.player.say(f"{cell.id}: {case.what}{' on fresh engines' if fresh else ''}")
-        self.player.record("plan.cell", **planned.event(cell, attempt=self.player.attempt))
-        self.player.play([planned])
+        self.player.record("plan.cell", **part.event(cell, attempt=self.player.attempt))
+        self.player.play([part])
         judged = self.player.standing.judged(cell.id)
         if judged.verdict is Verdict.ERROR:
             self.kept.drop()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from e2e.base.event import Event
 from e2e.recording.journal import read
-from e2e.report.floor import floor
+from e2e.report.overhead import overhead
 from e2e.settings.settings import RECORDING
 from e2e.stack.cores import usable_cores
 
@@ -28,7 +28,7 @@ GROWN = 1.4
 def figures(events: Sequence[Event]) -> list[tuple[str, float, float]]:
     """(what, seconds, goal in seconds)."""
     whole = _whole_s(events)
-    parts = floor(events, total_s=whole)
+    parts = overhead(events, total_s=whole)
     found = [("the whole run", whole, WHOLE_S)]
     found.append(("the rig's own time", whole - parts["starts_s"] - parts["tokens_s"], OWN_S))
     how = {event["engine"]: event.data.get("started") for event in events if event.kind == "engine.start"}

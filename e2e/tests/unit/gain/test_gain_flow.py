@@ -1,4 +1,4 @@
-"""What a comparison plans before anything is written, and in which order it then runs; no engine is started."""
+"""What a comparison parts before anything is written, and in which order it then runs; no engine is started."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def test_connectors_take_turns_on_engines_of_their_own(tmp_path, monkeypatch):
     engines, lines, events = ran(tmp_path, comparison, monkeypatch)
     assert len(engines) == len(set(engines)) == 2 + turns
     assert sum("measured" in line for line in lines) == turns
-    (planned,) = [event for event in events if event.kind == "gain.plan"]
-    assert planned["names"] == {"a": "one", "b": "two"}
+    (plan,) = [event for event in events if event.kind == "gain.plan"]
+    assert plan["names"] == {"a": "one", "b": "two"}
     cells = [event["cell"] for event in events if event.kind == "cell.begin"]
-    assert sorted(cells) == sorted(planned["pairs"][0][side] for side in ("a", "b"))
+    assert sorted(cells) == sorted(plan["pairs"][0][side] for side in ("a", "b"))
 
 
 def versus(**settings):
@@ -109,9 +109,9 @@ def versus(**settings):
 def test_connectors_with_axes_of_their_own_are_compared_where_they_share_a_setting():
     """Each other axis is at its default or as --cell says, and a load is what a run's would be."""
     (branch,) = versus(cells=({"layout": "HND", "storage_format": "layerwise"},)).branches.items()
-    name, plans = branch
+    name, parts = branch
     assert name == "HND"
-    (a,), (b,) = plans["a"].cells, plans["b"].cells
+    (a,), (b,) = parts["a"].cells, parts["b"].cells
     assert (a.get("storage_format"), a.get("load")) == ("layerwise", "sync")
     assert (b.get("layout"), b.get("storage_format")) == ("HND", None)
     assert versus().branches.keys() == {"NHD", "HND"}
@@ -119,8 +119,8 @@ def test_connectors_with_axes_of_their_own_are_compared_where_they_share_a_setti
 
 def test_what_gave_up_is_said_once(tmp_path, monkeypatch):
     comparison = specs(cells=ONE)
-    (plans,) = comparison.branches.values()
-    _, lines, _ = ran(tmp_path, comparison, monkeypatch, fails=(plans["a"].key,))
+    (parts,) = comparison.branches.values()
+    _, lines, _ = ran(tmp_path, comparison, monkeypatch, fails=(parts["a"].key,))
     assert sum("it hangs" in line for line in lines) == 1
 
 

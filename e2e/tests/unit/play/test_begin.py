@@ -13,16 +13,16 @@ from e2e.base.event import Event
 from e2e.base.program import program_of
 from e2e.connectors.embedded import Embedded
 from e2e.connectors.example import Example
+from e2e.fit import fitted
 from e2e.grid.cells import Grid, by_engine, expand
 from e2e.grid.selection import Selection
-from e2e.plan import plan
 from e2e.play.player import Player
 from e2e.report.progress import Progress
 from e2e.settings.settings import Settings
 from e2e.standing import Standing
 
 
-def begun(adapter, folder: Path, grid=Grid(()), plans=()):  # noqa: B008
+def begun(adapter, folder: Path, grid=Grid(()), parts=()):  # noqa: B008
     events: list[Event] = []
 
     def record(kind: str, **data: object) -> Event:
@@ -31,7 +31,7 @@ def begun(adapter, folder: Path, grid=Grid(()), plans=()):  # noqa: B008
 
     progress = Progress(stream := io.StringIO(), {})
     world, standing = SimpleNamespace(run_id="r"), Standing(record, directory=folder)
-    begin(Player(world, standing, progress, 1, progress.say), Settings(), adapter, grid, plans)
+    begin(Player(world, standing, progress, 1, progress.say), Settings(), adapter, grid, parts)
     return events, stream.getvalue()
 
 
@@ -47,11 +47,11 @@ def test_a_run_says_what_its_connector_is(adapter, words, tmp_path: Path):
 def test_every_program_is_on_record_before_anything_starts(tmp_path: Path):
     adapter, settings = Embedded(), Settings(attention="strided", out=tmp_path)
     grid = expand(Selection(), adapter)
-    plans = [
-        plan(key, cells, settings=settings, adapter=adapter, model=None, shared=tmp_path)
+    parts = [
+        fitted(key, cells, settings=settings, adapter=adapter, model=None, shared=tmp_path)
         for key, cells in by_engine(grid.cells, adapter).items()
     ]
-    events, _ = begun(adapter, tmp_path, grid, plans)
+    events, _ = begun(adapter, tmp_path, grid, parts)
     told = [event for event in events if event.kind == "plan.cell"]
     assert [event["cell"] for event in told] == [cell.id for cell in grid.cells]
     for event in told:

@@ -11,10 +11,10 @@ from e2e.base.verdict import Reason, Verdict
 from e2e.connectors.embedded import Embedded
 from e2e.connectors.maru.adapter import Maru
 from e2e.connectors.maru.build import Build
+from e2e.fit import fitted
 from e2e.grid.cells import by_engine, expand
 from e2e.grid.selection import Selection
 from e2e.judge import judge
-from e2e.plan import plan
 from e2e.report.facts import facts
 from e2e.run import by_baseline, steps_of
 from e2e.settings.settings import Settings
@@ -24,25 +24,25 @@ MARU = Maru(build=Build(version="1", commit="c", source="s", keys=KEYS, kernels=
 OTHER = "HND-other"
 
 
-def plans(adapter, **selection):
+def parts(adapter, **selection):
     cells = expand(Selection(**selection), adapter).cells
     settings = Settings(attention="strided")
     return [
-        plan(key, of_key, settings=settings, adapter=adapter, model=None, shared=Path("/"))
+        fitted(key, of_key, settings=settings, adapter=adapter, model=None, shared=Path("/"))
         for key, of_key in by_engine(cells, adapter).items()
     ]
 
 
 def test_sixteen_starts_of_marus_grid_become_ten():
-    groups = by_baseline(plans(MARU))
-    assert [{planned.cells[0].get("layout") for planned in group} for group in groups] == [{"NHD"}, {"HND"}]
+    groups = by_baseline(parts(MARU))
+    assert [{part.cells[0].get("layout") for part in group} for group in groups] == [{"NHD"}, {"HND"}]
     assert steps_of(groups) == {"start": 10, "baseline": 8, "cell": 8}
 
 
 def test_keys_that_the_baseline_engine_sees_share_none():
-    mixed = plans(MARU, cells=({"layout": "HND", "block_size": 16}, {"layout": "HND", "block_size": 32}))
-    assert [{planned.block_size for planned in group} for group in by_baseline(mixed)] == [{16}, {32}]
-    assert len(by_baseline(plans(Embedded()))) == 2
+    mixed = parts(MARU, cells=({"layout": "HND", "block_size": 16}, {"layout": "HND", "block_size": 32}))
+    assert [{part.block_size for part in group} for group in by_baseline(mixed)] == [{16}, {32}]
+    assert len(by_baseline(parts(Embedded()))) == 2
 
 
 def shared() -> Recording:

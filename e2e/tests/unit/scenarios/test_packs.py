@@ -104,24 +104,24 @@ def test_no_pack_has_the_name_of_a_scenario():
 def refusing(monkeypatch):
     """Plans of the default grid in these stories, where all but the rerun can't be had."""
 
-    def plan_of(key, cells, *others):
+    def part_of(key, cells, *others):
         if cells[0].get("scenario", RERUN) != RERUN:
             raise SettingsError(f"{key}: no room.")
         return key
 
-    monkeypatch.setattr(chosen, "plan_of", plan_of)
+    monkeypatch.setattr(chosen, "part_of", part_of)
 
-    def plans(*names: str, cells=GRID.cells[:2]):
+    def parts(*names: str, cells=GRID.cells[:2]):
         settings, adapter = Settings(scenarios=names), Embedded()
         grid = in_scenarios(replace(GRID, cells=cells), settings.stories, settings.stories)
-        return chosen.plans_of(by_engine(grid.cells, adapter), grid, settings, adapter, None)
+        return chosen.parts_of(by_engine(grid.cells, adapter), grid, settings, adapter, None)
 
-    return plans
+    return parts
 
 
 def test_what_only_a_pack_names_and_can_not_be_had_is_left_out_with_its_reason(refusing):
-    plans, grid = refusing("quick")
-    assert plans == ["NHD"]
+    parts, grid = refusing("quick")
+    assert parts == ["NHD"]
     assert {cell.get("scenario") for cell in grid.cells} == {None}
     assert ("partial", "NHD-scenario_partial: no room.") in {(i.cell.get("scenario"), i.why) for i in grid.invalid}
 

@@ -11,7 +11,7 @@ import pytest
 
 from e2e.base.connector import Abilities, HitRule
 from e2e.base.program import Break, Empty, Happened, Mend, Program, Send, Start, Stop, plainly, program_of
-from e2e.plan import KV_SPARE
+from e2e.part import KV_SPARE
 from e2e.play.nemesis import known
 from e2e.scenarios.mix import LEFT, mixed
 from e2e.scenarios.sized import Sized

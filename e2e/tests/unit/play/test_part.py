@@ -11,9 +11,10 @@ from fake import again, own, send
 from e2e.base.errors import SettingsError
 from e2e.base.program import Program, Site, Start, Stop, Text
 from e2e.connectors.embedded import Embedded
+from e2e.fit import check_room, fitted
 from e2e.grid.cells import by_engine, expand, in_scenarios
 from e2e.grid.selection import Selection
-from e2e.plan import KeyPlan, check_room, plan
+from e2e.part import KeyPart
 from e2e.scenarios import table
 from e2e.settings.settings import Settings
 from e2e.stack.model_facts import ModelFacts
@@ -33,34 +34,34 @@ class Told:
 
 
 @pytest.fixture
-def planned(monkeypatch, tmp_path):
+def part(monkeypatch, tmp_path):
     monkeypatch.setitem(table.SCENARIOS, "told", Told())
 
-    def planned(*scenarios, adapter=Embedded(), **settings) -> list[KeyPlan]:  # noqa: B008
+    def part(*scenarios, adapter=Embedded(), **settings) -> list[KeyPart]:  # noqa: B008
         made = Settings(attention="strided", out=tmp_path, **settings)
         grid = in_scenarios(expand(Selection(cells=CELLS), adapter), scenarios)
         return [
-            plan(key, cells, settings=made, adapter=adapter, model=MODEL, shared=Path("/dev/shm"))
+            fitted(key, cells, settings=made, adapter=adapter, model=MODEL, shared=Path("/dev/shm"))
             for key, cells in by_engine(grid.cells, adapter).items()
         ]
 
-    return planned
+    return part
 
 
-def spec(of: KeyPlan, name: str):
+def spec(of: KeyPart, name: str):
     return of.spec(of.program.site(name), name="n", model="m", pool_dir="/p")
 
 
-def test_a_story_makes_cells_and_engine_keys_of_its_own(planned):
-    rerun, told = planned("replay", "told")
+def test_a_story_makes_cells_and_engine_keys_of_its_own(part):
+    rerun, told = part("replay", "told")
     assert told.key == f"{rerun.key}-scenario_told"
     assert [cell.id for cell in told.cells] == [f"{rerun.cells[0].id}-scenario_told"]
     assert (rerun.programs[rerun.cells[0].id].scenario, told.program.scenario) == ("replay", "told")
     assert told.event(told.cells[0], attempt=1)["settings"]["scenario"] == "told"
 
 
-def test_room_is_what_texts_and_answers_need_or_what_the_site_says(planned):
-    (told,) = planned("told")
+def test_room_is_what_texts_and_answers_need_or_what_the_site_says(part):
+    (told,) = part("told")
     bytes_per_token = told.bytes_per_token
     assert told.tokens(told.program.site("one")) == 4096
     assert spec(told, "one").kv_cache_memory_bytes == 4096 * bytes_per_token
@@ -69,13 +70,13 @@ def test_room_is_what_texts_and_answers_need_or_what_the_site_says(planned):
     assert spec(told, "small").kv_cache_memory_bytes == int(27 * 32 * 1.3) * bytes_per_token
 
 
-def test_the_longest_prompt_with_its_answer_fits_into_every_engine(planned):
-    (told,) = planned("told")
+def test_the_longest_prompt_with_its_answer_fits_into_every_engine(part):
+    (told,) = part("told")
     assert (spec(told, "one").max_model_len, spec(told, "small").max_model_len) == (624, 640)
 
 
-def test_a_site_may_differ_from_its_cell(planned):
-    (told,) = planned("told")
+def test_a_site_may_differ_from_its_cell(part):
+    (told,) = part("told")
     one, small = spec(told, "one"), spec(told, "small")
     assert (one.layout, one.block_size) == ("HND", 16)
     assert (small.layout, small.block_size, small.role) == ("NHD", 32, "small")
@@ -85,16 +86,16 @@ def test_a_site_may_differ_from_its_cell(planned):
     }  # fmt: skip
 
 
-def test_an_engine_with_less_room_than_it_was_given_is_refused(planned):
-    (told,) = planned("told")
+def test_an_engine_with_less_room_than_it_was_given_is_refused(part):
+    (told,) = part("told")
     check_room(told, told.program.site("small"), {"num_blocks": 27})
     with pytest.raises(SettingsError, match="holds 832 tokens and an arm needs 864"):
         check_room(told, told.program.site("small"), {"num_blocks": 26})
 
 
-def test_what_the_program_stores_must_fit_the_pool(planned):
+def test_what_the_program_stores_must_fit_the_pool(part):
     with pytest.raises(SettingsError, match="one cell stores up to"):
-        planned("told", adapter=Embedded(pool_bytes=1 << 10))
+        part("told", adapter=Embedded(pool_bytes=1 << 10))
 
 
 @dataclass(frozen=True)
@@ -106,52 +107,52 @@ class Fixed(Embedded):
         return replace(super().abilities, sized_pool=False)
 
 
-def test_a_pool_too_small_on_purpose_is_the_connectors_own_and_needs_one_that_can_be_sized(planned):
-    (told,) = planned("eviction")
+def test_a_pool_too_small_on_purpose_is_the_connectors_own_and_needs_one_that_can_be_sized(part):
+    (told,) = part("eviction")
     site, bytes_per_token = told.program.site("one"), told.bytes_per_token
     connector = spec(told, "one").connector
     assert connector.extra["maru_pool_size"] == site.pool.tokens * bytes_per_token
     assert connector.extra["embedded_evict"] is True
     assert str(site.pool.tokens * bytes_per_token) in connector.services[0].argv
-    assert "embedded_evict" not in spec(planned("full")[0], "one").connector.extra
+    assert "embedded_evict" not in spec(part("full")[0], "one").connector.extra
     with pytest.raises(SettingsError, match="scenario eviction needs a pool of a given size, and connector embedded"):
-        planned("eviction", adapter=Fixed())
+        part("eviction", adapter=Fixed())
 
 
 @pytest.mark.parametrize("name", ["preemption", "eviction", "full"])
-def test_an_engine_of_somebody_else_has_the_room_that_it_has(planned, name):
+def test_an_engine_of_somebody_else_has_the_room_that_it_has(part, name):
     with pytest.raises(SettingsError, match=f"scenario {name} needs engines of its own; run it without --attach"):
-        planned(name, attach="http://127.0.0.1:1")
+        part(name, attach="http://127.0.0.1:1")
 
 
-def test_what_a_site_says_of_its_kv_cache_outdoes_what_the_run_says(planned):
-    (told,) = planned("preemption", kv_cache_bytes=1 << 30)
+def test_what_a_site_says_of_its_kv_cache_outdoes_what_the_run_says(part):
+    (told,) = part("preemption", kv_cache_bytes=1 << 30)
     tokens = told.program.site("one").kv_tokens
     assert spec(told, "one").kv_cache_memory_bytes == tokens * told.bytes_per_token
     assert spec(told, "plain").kv_cache_memory_bytes == 1 << 30
 
 
-def test_where_somebody_else_runs_the_engine_none_can_be_started(planned):
+def test_where_somebody_else_runs_the_engine_none_can_be_started(part):
     with pytest.raises(SettingsError, match="scenario told needs engines of its own; run it without --attach"):
-        planned("told", attach="http://127.0.0.1:1")
+        part("told", attach="http://127.0.0.1:1")
 
 
-def test_a_program_of_its_own_engines_counts_its_starts(planned):
-    rerun, told = planned("replay", "told")
+def test_a_program_of_its_own_engines_counts_its_starts(part):
+    rerun, told = part("replay", "told")
     assert (rerun.starts, len(rerun.shared)) == (1, 1)
     assert (told.starts, told.shared) == (2, ())
     assert len(own().shared) == 0
 
 
-def test_another_dtype_is_another_than_the_model_has_where_it_is_left_to_vllm(planned):
-    (made,) = planned("identity")
+def test_another_dtype_is_another_than_the_model_has_where_it_is_left_to_vllm(part):
+    (made,) = part("identity")
     cell = replace(made.cells[0], settings={**made.cells[0].settings, "dtype": "auto"})
     of_model = replace(made, cells=(cell,), model=replace(MODEL, dtype="bfloat16"))
     assert dict(of_model.program.site("dtype").settings) == {"dtype": "float16"}
     assert made.sized(cell).settings["dtype"] == "auto", "nobody says what the model has"
 
 
-def test_room_that_is_no_whole_block_is_rounded_up(planned):
+def test_room_that_is_no_whole_block_is_rounded_up(part):
     """A soak asked for 4824 tokens in blocks of 16, and its engine had 4816."""
-    (told,) = planned("told")
+    (told,) = part("told")
     assert told.tokens(Site("one", kv_tokens=4824)) == 4832

@@ -1,4 +1,4 @@
-"""How much of a run's time was the rig's own: total over engine floor, the time that starts and answers need anyway."""
+"""How much of a run's time was the rig's own: total over the time that starts and answers need anyway."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from e2e.base.event import Event
 
 
-def floor(events: Sequence[Event], *, total_s: float) -> dict[str, float | None]:
+def overhead(events: Sequence[Event], *, total_s: float) -> dict[str, float | None]:
     """``starts_s``: from launch to ready, summed over engines; ``tokens_s``: from sending to the last token, over all
     requests (one at a time; with several at once the sum overstates). ``ratio``: total / (starts + tokens), None when
     nothing ran. Goal: at most 1.2."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from e2e.base.cell import Cell
 from e2e.base.connector import Adapter, HitRule
-from e2e.base.errors import SettingsError
 from e2e.base.program import Program, Send, Site, Start, plainly
-from e2e.faults.cells import planted, twins
-from e2e.faults.info import Shape
 from e2e.grid import blind, lengths
-from e2e.grid.cells import RERUN, Grid, Invalid
+from e2e.grid.cells import RERUN
 from e2e.scenarios.sized import Sized
 from e2e.scenarios.table import SCENARIOS
 from e2e.settings.settings import Settings
@@ -31,7 +26,7 @@ REPORTED_AS = {"strided": "STRIDED_CPU", "stock": "CPU_ATTN"}
 
 
 @dataclass(frozen=True)
-class KeyPlan:
+class KeyPart:
     """What the cells of one engine key have in common. ``lengths``: solved prompt lengths, tokens. ``room``: tokens
     that the KV cache of each of its engines must hold at least, whatever its program sends. ``told``: the program,
     where it is no scenario's."""
@@ -188,150 +183,3 @@ class KeyPlan:
 def lora(seed: int) -> str:
     """What an adapter is called."""
     return f"lora-{seed}"
-
-
-def plan(
-    key: str,
-    cells: Sequence[Cell],
-    *,
-    settings: Settings,
-    adapter: Adapter,
-    model: ModelFacts | None,
-    shared: Path,
-    most_tokens: int | None = None,
-    room: int = 0,
-) -> KeyPlan:
-    """``shared``: where pools lie. ``most_tokens``: of prompt and answer together. ``room``: see ``KeyPlan``.
-    SettingsError for lengths that can't be had and for what has no room."""
-    cell = cells[0]
-    block_size, ranks = int(cell.get("block_size", 16)), int(cell.get("tensor_parallel", 1))
-    if model and not model.shared_by(ranks):
-        raise SettingsError(
-            f"tensor_parallel={ranks}: {ranks} ranks can't share this model's {model.heads} heads over "
-            f"{model.kv_heads} KV heads; take a number that divides them, or another --model."
-        )
-    limits = [adapter.abilities.longest_prompt]
-    if most_tokens:
-        if settings.max_tokens >= most_tokens:
-            raise SettingsError(
-                f"--max-tokens: {settings.max_tokens} is too many; the model takes {most_tokens} tokens in all."
-            )
-        limits.append(most_tokens - settings.max_tokens)
-    solved = lengths.solve(
-        adapter.hit_rule(cell, block_size=block_size),
-        None if settings.attach else adapter.step(cell, block_size=block_size),
-        block_size, settings.lengths, number=settings.prompts, longest=min((n for n in limits if n), default=None),
-    )  # fmt: skip
-    if why := next(filter(None, (adapter.refuses(cell, n) for n in solved.lengths)), None):
-        raise SettingsError(f"connector {adapter.name}: {why}")
-    planned = KeyPlan(key, tuple(cells), settings, adapter, model, block_size, solved, room)
-    special = (site for site in planned.program.sites if site.kv_tokens or site.pool or site.step or site.slow_s)
-    own = [*special, *(site for site in planned.program.sites if not planned.program.lent(site))]
-    if settings.attach and own:
-        raise SettingsError(f"scenario {planned.program.scenario} needs engines of its own; run it without --attach.")
-    if any(site.pool for site in planned.program.sites) and not adapter.abilities.sized_pool:
-        raise SettingsError(
-            f"scenario {planned.program.scenario} needs a pool of a given size, and connector {adapter.name} has none; "
-            "take another connector or scenario."
-        )
-    _check_identities(planned)
-    if settings.told and settings.attach and planned.program.plain:
-        raise SettingsError("--program has an engine without the connector; run it without --attach.")
-    _check_texts(planned, limits)
-    if planned.bytes_per_token and not settings.attach:
-        check_space(planned, shared)
-    return planned
-
-
-def _check_identities(plan: KeyPlan) -> None:
-    program, settings = plan.program, plan.settings
-    if any(map(program.adapters, program.sites)) and not plan.adapter.abilities.lora:
-        raise SettingsError(
-            f"scenario {program.scenario} asks LoRA adapters, and connector {plan.adapter.name} states no lora."
-        )
-    if any(any(program.identity(send)) for send in program.sends) and (settings.attach or not plan.model):
-        raise SettingsError(
-            f"scenario {program.scenario} makes weights and adapters of a model folder; give --model one, "
-            "without --attach."
-        )
-
-
-def _check_texts(plan: KeyPlan, limits: Sequence[int | None]) -> None:
-    """``limits``: of a prompt, in tokens."""
-    program, most = plan.program, min((n for n in limits if n), default=None)
-    if most and plan.longest > most:
-        of = "--program" if plan.settings.told else f"scenario {program.scenario}"
-        raise SettingsError(f"{of}: a text has {plan.longest} tokens; this engine takes {most} beside an answer.")
-    if why := next(filter(None, (plan.adapter.refuses(plan.cells[0], text.tokens) for text in program.texts)), None):
-        raise SettingsError(f"connector {plan.adapter.name}: {why}")
-
-
-def with_faults(grid: Grid, plans: Iterable[KeyPlan], *, packed: bool) -> Grid:
-    """The same cells clean, each several times if asked for, and once more with every fault that can act there.
-    ``plans``: one for each story of the grid, of any of its cells; ``packed``: see ``Shape``."""
-    made: list[Cell] = []
-    left_out: list[tuple[Cell, str]] = []
-    for planned in plans:
-        settings, around = planned.settings, not planned.adapter.abilities.plants_faults
-        story = planned.cells[0].get("scenario", RERUN)
-        cells = [cell for cell in grid.cells if cell.get("scenario", RERUN) == story]
-        there, why = planted(cells, settings.faults, shape_of(planned, packed=packed), around=around)
-        made, left_out = [*made, *there], [*left_out, *why]
-    if not made and left_out:
-        cell, why = left_out[0]
-        raise SettingsError(f"no fault is left to plant ({cell.id}: {why.rstrip('.')}); widen --cell or --fault.")
-    invalid = tuple(Invalid(cell, why) for cell, why in left_out)
-    return replace(grid, cells=(*twins(grid.cells, settings.rounds), *made), invalid=(*grid.invalid, *invalid))
-
-
-def shape_of(planned: KeyPlan, *, packed: bool) -> Shape:
-    """What the effect of a fault in these cells depends on."""
-    model, rule, lengths_ = planned.model, planned.hit_rule(), planned.lengths.lengths
-    answers = (planned.answer(send) for send in planned.program.sends if send.external)
-    return Shape(
-        packed=packed, kv_heads=model.kv_heads if model else 8, layers=model.layers if model else 2,
-        block_size=planned.block_size, chunk_tokens=rule.granularity,
-        served_chunks=max(map(rule.external, lengths_)) // rule.granularity, prompts=len(lengths_),
-        answer=max(answers, default=0),
-    )  # fmt: skip
-
-
-def check_space(plan: KeyPlan, shared: Path) -> None:
-    """Refuses early what would end as a missed hit, or as an engine that dies on a full file system."""
-    room, needed = plan.settings.kv_cache_bytes, max(map(plan.tokens, plan.program.sites)) * plan.bytes_per_token
-    if room and room < needed:
-        raise SettingsError(
-            f"--kv-cache-size is {_mib(room)} and one arm needs {_mib(needed)}; raise it, or ask for shorter --lengths."
-        )
-    pool = plan.adapter.abilities.pool_bytes
-    if not pool:
-        return
-    if any(site.pool for site in plan.program.sites):
-        return  # too small on purpose
-    needed = plan.stored * plan.bytes_per_token
-    if pool < needed:
-        raise SettingsError(
-            f"the pool is {_mib(pool)} and one cell stores up to {_mib(needed)}; raise --pool-size, or ask for shorter "
-            "--lengths."
-        )
-    free = shutil.disk_usage(shared).free
-    if free < pool and plan.settings.launcher == "process":
-        raise SettingsError(
-            f"the pool needs {_mib(pool)} and {shared} has {_mib(free)} free; free space there, or set a smaller "
-            "--pool-size."
-        )
-
-
-def check_room(plan: KeyPlan, site: Site, effective: Mapping[str, object]) -> None:
-    """The same once an engine is there: it may have given itself another cache than was asked for."""
-    blocks, needed = effective.get("num_blocks"), plan.tokens(site)
-    block = plan.block_size_of(site)
-    if isinstance(blocks, int) and blocks * block < needed:
-        raise SettingsError(
-            f"the KV cache holds {blocks * block} tokens and an arm needs {needed}; "
-            "raise --kv-cache-size, or ask for shorter --lengths."
-        )
-
-
-def _mib(size: int) -> str:
-    return f"{-(-size >> 20)} MiB"

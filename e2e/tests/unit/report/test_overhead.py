@@ -1,5 +1,5 @@
 from e2e.base.event import Event
-from e2e.report.floor import digest_share, floor, sentence
+from e2e.report.overhead import digest_share, overhead, sentence
 
 
 def _done(sent_s: float, done_s: float) -> Event:
@@ -9,14 +9,14 @@ def _done(sent_s: float, done_s: float) -> Event:
 
 def test_floor_is_starts_and_answers():
     events = [Event("engine.ready", {"engine": "a", "start_s": 20.0}), _done(30, 35), _done(36, 41)]
-    figures = floor(events, total_s=36.0)
+    figures = overhead(events, total_s=36.0)
     assert figures == {"total_s": 36.0, "starts_s": 20.0, "tokens_s": 10.0, "ratio": 1.2, "digest_share": None}
     assert "1.20 times" in sentence(figures)
 
 
 def test_nothing_ran():
-    assert floor([], total_s=3.0)["ratio"] is None
-    assert sentence(floor([], total_s=3.0)) == "took 3.0 s"
+    assert overhead([], total_s=3.0)["ratio"] is None
+    assert sentence(overhead([], total_s=3.0)) == "took 3.0 s"
 
 
 def test_digests_over_the_cold_ttft():
