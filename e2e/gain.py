@@ -28,6 +28,7 @@ from e2e.recording.journal import read
 from e2e.replay.prompts import build_prompts
 from e2e.report import gain as report_gain
 from e2e.report.files import judged, write_reports
+from e2e.run import shown
 from e2e.settings.settings import RECORDING, Settings
 from e2e.settings.world import engine_python
 
@@ -104,7 +105,7 @@ def report(folder: Path, *, out: Path | None = None) -> int:
         raise UsageError(f"{folder} holds no comparison; make one with maru-e2e gain.")
     with judged(found.exit_code):
         report_gain.write(found, events, out or folder)
-        write_reports(events, found.cells, directory=out or folder)
+        write_reports(events, found.cells, directory=out or folder, exhibits=shown(events, found.cells))
     return found.exit_code
 
 

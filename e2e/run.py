@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from e2e.attempt import Name, begin, clean_up, under_way
 from e2e.base.errors import SettingsError, UsageError
 from e2e.base.event import Event
+from e2e.base.exhibit import Exhibit
+from e2e.base.judgement import Judgement
 from e2e.chosen import chosen, parts_of
 from e2e.grid.cells import by_engine
 from e2e.judge.cells import judge
+from e2e.judge.exhibits import exhibits
 from e2e.part import KeyPart
 from e2e.recording.journal import read
 from e2e.recording.resume import finished, next_attempt
+from e2e.replay.prompts import decoder
 from e2e.report import console, scoreboard
 from e2e.report.facts import facts
 from e2e.report.files import judged, write_reports
@@ -75,12 +80,19 @@ def report(folder: Path, *, strict: bool, out: Path | None = None) -> int:
     board = scoreboard.scoreboard(judgement) if planted else None
     code = board.exit_code if board else judgement.exit_code
     with judged(code):
-        write_reports(events, judgement, directory=out)
+        write_reports(events, judgement, directory=out, exhibits=shown(events, judgement))
         on = console.console(sys.stdout)
         if board:
             return scoreboard.show(board, on=on, directory=out, ended=of_run.ended)
         console.show(of_run, judgement, on=on, directory=out)
     return code
+
+
+def shown(events: Sequence[Event], judgement: Judgement) -> Mapping[tuple[str, int], Exhibit]:
+    """What the page shows of each verdict, tokens in the words of the model's own tokenizer where it lies at hand."""
+    argv = next((event["argv"] for event in events if event.kind == "engine.start" and event["argv"]), [])
+    model = next((value for flag, value in pairwise(argv) if flag == "--model"), None)
+    return exhibits(events, judgement, decoder(Path(model)) if model else None)
 
 
 def rejudge(folder: Path, *, out: Path | None = None) -> int:

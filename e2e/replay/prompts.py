@@ -98,6 +98,17 @@ def folder_tokenizer(model: Path) -> Encode:
     return encode
 
 
+def decoder(model: Path) -> Callable[[int], str] | None:
+    """One token id -> its text, by the tokenizer of a model folder; None where that is not there."""
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    except Exception:  # the library raises nothing narrower
+        return None
+    return lambda token: tokenizer.decode([token], skip_special_tokens=False)
+
+
 def build_prompts(documents: Sequence[str], encode: Encode, *, texts: Sequence[Text], nonce: str) -> list[Prompt]:
     """One prompt per text, of its exact length in tokens. Equal arguments give equal prompts.
 

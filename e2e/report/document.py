@@ -1,5 +1,5 @@
-"""What a report says, as blocks of raw text: every report is built of these, and only the two renderers, markdown.py
-and terminal.py, know how to show them. So no text can reach a reader unescaped."""
+"""What a report says, as blocks of raw text: every report is built of these, and only the renderers, markdown.py,
+terminal.py and html.py, know how to show them. So no text can reach a reader unescaped."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from dataclasses import dataclass
 
 class Code(str):
     """Text to be shown as it stands, such as a cell's id or a path."""
+
+    __slots__ = ()
+
+
+class Judged(str):
+    """A verdict, and maybe ``: `` and its reason, to be marked where there are colours."""
 
     __slots__ = ()
 
@@ -56,3 +62,62 @@ class Lines:
 
 Block = Heading | Paragraph | Items | Table | Lines
 Document = Sequence[Block]
+
+
+# Only pages have these; all that they tell stands in words elsewhere, too.
+
+
+@dataclass(frozen=True)
+class Tile:
+    """``goes_to``: the ``anchor`` of a fold of this page, or the address of another page beside it."""
+
+    judged: Judged
+    goes_to: str = ""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """``rows``: (heading, a tile for each column, None where there is none)."""
+
+    corner: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Tile | None]]]
+
+
+@dataclass(frozen=True)
+class Links:
+    """(text, where it goes, see ``Tile``)."""
+
+    entries: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class KvPicture:
+    """``layers``: a text for each, a sign for each block; see ``KvMap``."""
+
+    layers: Sequence[str]
+    says: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """``svg``: a whole file, made by ``plots.py``. ``says``: what is to be seen, for those who can't."""
+
+    svg: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Blocks that a reader opens. ``spare``: of a page that grows too large, the greatest goes first."""
+
+    title: str
+    blocks: Sequence[PageBlock]
+    judged: Judged | None = None
+    anchor: str = ""
+    open: bool = False
+    spare: int = 0
+
+
+PageBlock = Block | Matrix | Links | KvPicture | Plot | Fold
+Page = Sequence[PageBlock]

@@ -1,5 +1,5 @@
 """The one home of escaping: text that somebody else chose (a log line, a version, a cell id, a model's answer) becomes
-text that means nothing to a terminal, to Markdown or to XML."""
+text that means nothing to a terminal, to Markdown, to XML or to a spreadsheet; HTML is escaped by its templates."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ _WORD = re.compile(
 #: Prose around what is no word: one bracket at either end, what ends a sentence.
 _BRACKETED = re.compile(r"(\(?)([^\s()](?:[^()]*[^\s().,;:])?)(\)?[.,;:]*)")
 _ENDED = re.compile(r"()(\S(?:.*[^\s.,;:])?)([.,;:]*)")
+#: Also as wide characters of East Asia, which some spreadsheets take for the narrow ones; and the apostrophe itself.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "|", "%", "'")
 _ALONE = {"-", "/", "=", "%"}
 #: What begins a list when it begins a line.
 _LIST = re.compile(r"\d+[.)]|[-=+]")
@@ -65,6 +67,13 @@ def code(text: object) -> str:
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     pad = " " if "`" in (text[0], text[-1]) else ""
     return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def spreadsheet(text: object) -> str:
+    """One line that no spreadsheet takes for a formula: what could begin one has an apostrophe in front (OWASP, CSV
+    injection)."""
+    line = one_line(text)
+    return f"'{line}" if line.startswith(_FORMULA) else line
 
 
 def cell(markdown: str) -> str:

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from e2e.base.event import Event
+from e2e.base.exhibit import Exhibit
 from e2e.report.overhead import overhead
 
 
@@ -32,7 +34,8 @@ class EngineLog:
 class RunFacts:
     """``run`` and ``engines`` as they stand in report.json; times in seconds. ``times``: (cell, attempt) -> when it
     ran. ``logs``: name of an engine start -> its log. ``untold``: scenarios that no cell played; None where the
-    recording knows of none. ``served``: where it might be more or less, what was."""
+    recording knows of none. ``served``: where it might be more or less, what was. ``exhibits``: (cell, attempt) -> what
+    its verdict rests on, of the cells of which that is to be shown."""
 
     run: Mapping[str, object]
     engines: Sequence[Mapping[str, object]]
@@ -42,6 +45,7 @@ class RunFacts:
     logs: Mapping[str, EngineLog] = field(default_factory=dict)
     untold: Sequence[str] | None = None
     served: Sequence[str] = ()
+    exhibits: Mapping[tuple[str, int], Exhibit] = field(default_factory=dict)
 
     @property
     def ended(self) -> bool:
@@ -54,11 +58,11 @@ class RunFacts:
         return settings if isinstance(settings, Mapping) else {}
 
 
-def facts(events: Sequence[Event]) -> RunFacts:
+def facts(events: Sequence[Event], exhibits: Mapping[tuple[str, int], Exhibit] = MappingProxyType({})) -> RunFacts:
     return RunFacts(
         run=_run(events), engines=_engines(events), invalid=_invalid(events), notes=_notes(events),
         times=_times(events), logs=_logs(events), untold=_untold(events),
-        served=_served(events),
+        served=_served(events), exhibits=exhibits,
     )  # fmt: skip
 
 

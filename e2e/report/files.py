@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from e2e.base.errors import EXIT_CORRUPT, UsageError
 from e2e.base.event import Event
+from e2e.base.exhibit import Exhibit
 from e2e.base.judgement import Judgement
-from e2e.report import junit, markdown, report_json, run_report
+from e2e.report import html, junit, markdown, report_csv, report_json, run_page, run_report
 from e2e.report.facts import facts
 
 RENDERERS = {
     "report.json": report_json.render,
+    "report.csv": report_csv.render,
     "junit.xml": junit.render,
     "report.md": lambda facts, judgement: markdown.render(run_report.document(facts, judgement)),
+    "report.html": lambda facts, judgement: html.render(run_page.page(facts, judgement)),
 }
 
 
-def write_reports(events: Sequence[Event], judgement: Judgement, *, directory: Path) -> None:
-    """report.json, junit.xml and report.md. The same recording gives the same bytes. UsageError when the folder can't
-    be written."""
-    of_run = facts(events)
+def write_reports(
+    events: Sequence[Event], judgement: Judgement, *, directory: Path,
+    exhibits: Mapping[tuple[str, int], Exhibit] = MappingProxyType({}),
+) -> None:  # fmt: skip
+    """All of ``RENDERERS``. ``exhibits``: what the page shows of each verdict; without them it is quickly made. The
+    same recording gives the same bytes, but for words of tokens, which a tokenizer at hand tells, and plots, which
+    matplotlib draws. UsageError when the folder can't be written."""
+    of_run = facts(events, exhibits)
     for name, render in RENDERERS.items():
         put(directory / name, render(of_run, judgement))
 

@@ -9,7 +9,7 @@ from e2e.base.judgement import CellJudgement, Judgement
 from e2e.base.speed import FEWEST, LengthSpeed, by_length
 from e2e.base.spelling import count
 from e2e.report.causes import Cause, causes, last_lines
-from e2e.report.document import Block, Code, Document, Heading, Items, Lines, Paragraph, Table
+from e2e.report.document import Block, Code, Document, Heading, Items, Judged, Lines, Paragraph, Table
 from e2e.report.facts import RunFacts
 from e2e.report.identity import identity
 from e2e.report.reproduce import reproduce
@@ -25,17 +25,17 @@ WHAT_FIGURES_ARE = (
 
 
 def document(facts: RunFacts, judgement: Judgement) -> Document:
-    return [*_top(facts, judgement), *_figures(judgement), *_wrong(facts, judgement), *_rest(facts, judgement)]
+    return [*top(facts, judgement), *figures(judgement), *_wrong(facts, judgement), *rest(facts, judgement)]
 
 
-def _top(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
+def top(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
     yield Heading(title(facts, judgement), level=1)
     yield Table(
         ("", ""), [(name, Code(text) if name == "command" else text) for name, text in identity(facts, judgement)]
     )
 
 
-def _figures(judgement: Judgement) -> Iterator[Block]:
+def figures(judgement: Judgement) -> Iterator[Block]:
     yield cells_table(judgement.cells)
     yield Paragraph(_what_hits_are(judgement.cells))
     if why := no_speedup(judgement.cells):
@@ -47,7 +47,7 @@ def _figures(judgement: Judgement) -> Iterator[Block]:
 
 
 def cells_table(cells: Sequence[CellJudgement], styles: Sequence[str] = ()) -> Table:
-    rows = [(Code(first), *rest) for first, *rest in map(row, cells)]
+    rows = [(Code(cell_id), Judged(verdict), *others) for cell_id, verdict, *others in map(row, cells)]
     return Table(HEADINGS, rows, left=3, optional=OPTIONAL, styles=styles)
 
 
@@ -124,8 +124,8 @@ def side_by_side(read: Mapping[str, str]) -> Lines:
     return Lines("\n".join(f"{name:<{width}}  {json.dumps(text, ensure_ascii=False)}" for name, text in parts))
 
 
-def _rest(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
-    blind = [f"{cell.id}: {_spot(spot)}" for cell in judgement.cells for spot in cell.blind]
+def rest(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
+    blind = [f"{cell.id}: {spot(each)}" for cell in judgement.cells for each in cell.blind]
     if blind:
         yield Heading("What these cells can't see")
         yield Items(blind)
@@ -155,8 +155,9 @@ def _engine(engine: Mapping[str, object]) -> tuple[str, ...]:
     return (*(str(engine[name]) for name in ("key", "role", "starts", "start_s", "failures")), versions)
 
 
-def _spot(spot: Mapping[str, object]) -> str:
-    return f"{spot.get('fault_class', 'a fault')}: {spot.get('why', '')}"
+def spot(blind: Mapping[str, object]) -> str:
+    """What a cell can't see, and why."""
+    return f"{blind.get('fault_class', 'a fault')}: {blind.get('why', '')}"
 
 
 def _axes(settings: object) -> str:

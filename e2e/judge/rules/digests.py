@@ -57,7 +57,7 @@ def vouch(view: CellView, sent: Sent, prompt: int) -> bool:
     if not view.plan.digests or claim is None:
         return False
     read = view.table.all(sent.send.where, "read", prompt)
-    computed = _reference(view, claim.step, prompt)
+    computed = reference(view, claim.step, prompt)
     ranks = set(range(view.ranks(sent.side))) | computed.keys()
     if not read or _untold(read, ranks) or computed.keys() != ranks or not _vouched(view, claim.step, prompt, ranks):
         return False
@@ -77,7 +77,7 @@ def _vouched(view: CellView, step: Where, prompt: int, ranks: set[int]) -> bool:
     claim = view.program.send(step).claim(Computed)
     if claim is None or claim.step[0] not in view.sides:
         return True
-    told = _reference(view, claim.step, prompt).keys() == ranks
+    told = reference(view, claim.step, prompt).keys() == ranks
     return told and (alike(view, step, claim.step, prompt) or _batched(view, step, claim.step, prompt))
 
 
@@ -85,7 +85,7 @@ def alike(view: CellView, one: Where, other: Where, prompt: int) -> bool:
     """Did both compute the same bytes?"""
     if not view.plan.digests:
         return False
-    mine, its = (_reference(view, where, prompt) for where in (one, other))
+    mine, its = (reference(view, where, prompt) for where in (one, other))
     return bool(mine) and mine.keys() == its.keys() and all(_equal(its[rank], mine[rank]) for rank in mine)
 
 
@@ -98,7 +98,7 @@ def _batched(view: CellView, one: Where, other: Where, prompt: int) -> bool:
     return not compare.comparable(view, *sent, prompt)
 
 
-def _reference(view: CellView, step: Where, prompt: int) -> dict[int, Digest]:
+def reference(view: CellView, step: Where, prompt: int) -> dict[int, Digest]:
     """What a Send computed of a prompt, by rank; of one that it did not send, the blocks in front that it shares with
     one that it did."""
     text, tokens = _shared(view, view.program.send(step), prompt)
@@ -229,7 +229,7 @@ def _failed(view: CellView, sent: Sent, prompt: int) -> Iterator[Finding]:
 def _loaded(view: CellView, sent: Sent, step: Where, prompt: int) -> Iterator[Finding]:
     if step[0] != sent.side.name and not compare.repeats(sent):
         return  # it may have computed them itself
-    computed, read = _reference(view, step, prompt), view.table.all(sent.send.where, "read", prompt)
+    computed, read = reference(view, step, prompt), view.table.all(sent.send.where, "read", prompt)
     compared = {place: digest for place, digest in read.items() if place[2] in computed and not digest.failed}
     wrong = [place for place, digest in compared.items() if not _equal(computed[place[2]], digest)]
     if not wrong:
@@ -251,7 +251,7 @@ def _of_ranks(view: CellView, side: Side, wrong: list[int]) -> dict[str, object]
     return {"rank": wrong[0], **({"wrong_ranks": wrong, "ranks": ranks} if ranks > 1 else {})}
 
 
-def _common(a: Digest, b: Digest) -> tuple[np.ndarray, np.ndarray]:
+def common(a: Digest, b: Digest) -> tuple[np.ndarray, np.ndarray]:
     """Values of the blocks that both have, and of what stands behind them. ValueError when they are of different
     models."""
     blocks = min(a.values.shape[3], b.values.shape[3])
@@ -269,12 +269,12 @@ def _tails(a: Digest, b: Digest) -> bool:
 
 
 def _equal(expected: Digest, found: Digest) -> bool:
-    return bool(np.array_equal(*_common(expected, found)))
+    return bool(np.array_equal(*common(expected, found)))
 
 
 def _where(expected: Digest, found: Digest, others: Mapping[int, np.ndarray]) -> dict[str, object]:
     """First wrong place in the order layer, block, K/V, head; share of wrong pages; what was done."""
-    before, after = _common(expected, found)
+    before, after = common(expected, found)
     wrong = before != after
     layer = int(np.argmax(wrong.any((1, 2, 3))))
     block = int(np.argmax(wrong[layer].any((0, 1))))

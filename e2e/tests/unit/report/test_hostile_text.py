@@ -4,6 +4,7 @@ and a JSON parser, and by a terminal."""
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import random
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from pages import assert_self_contained
 from synthetic_recording import CONNECTOR, Recording
 from test_nightly import cell as night_cell
 from test_nightly import codes, write
@@ -25,6 +27,7 @@ from test_nightly import codes, write
 from e2e.base.event import Event
 from e2e.base.gain import NOTHING, WITHIN, Answer, Change, GainJudgement, Launches, Overlap
 from e2e.judge import judge
+from e2e.judge.exhibits import exhibits
 from e2e.report import console, gain, markdown, scoreboard, terminal
 from e2e.report.escape import cell, code, fence, inline
 from e2e.report.facts import facts
@@ -40,7 +43,9 @@ HOSTILE = (
     "---", "- x", "1. x", "> x", "*x*", "_x_", "**", "~~x~~", "$x$", "&lt;b&gt;", "&#64;maintainer",
     "\x1b[31mred\x1b[0m", "\x1b]8;;http://a.example\x07x", "\x9b31m", "\r\x08\x7f", "\u202egnp.exe", "\u2066x\u2069",
     "\u200b", "\ufeff", "\ud800", "\u2028x", "[bold red]x[/]", "[link=http://a.example]x[/link]", "[/nothing]", "]]>",
-    "<?x?>", "\x00", "\ufffe", "{{ 7 * 7 }}", "%s {0} {arm.__class__}", "한국어", "",
+    "<?x?>", "\x00", "\ufffe", "{{ 7 * 7 }}", "{% raw %}", "=HYPERLINK(1)", "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(1)",
+    "\t=1", "\r=1", "\uff1d1+1", "a\";=1", "'=1", "\" onload=\"x", "' style='x", "</style><script>",
+    "--><svg/onload=x>", "&#x3c;script>", "javascript:x", "%s {0} {arm.__class__}", "한국어", "",
 )  # fmt: skip
 texts = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=6), min_size=1, max_size=4).map(" ".join) | st.lists(
     st.sampled_from(HOSTILE), min_size=1, max_size=3
@@ -72,6 +77,18 @@ def assert_shows(text: str) -> None:
     """No character that a terminal obeys or that can't be seen."""
     bad = {c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
     assert not bad, bad
+
+
+def assert_no_formula(text: str) -> None:
+    """As a spreadsheet reads it: no cell but a number begins like a formula, and every row is whole."""
+    assert_shows(text)
+    rows = list(csv.reader(io.StringIO(text)))
+    assert {len(row) for row in rows} == {len(rows[0])}
+    for value in (value for row in rows for value in row):
+        number = re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", value)
+        assert number or not value.strip().startswith(("=", "+", "-", "@", "|", "%", "\uff1d", "\uff0b", "\uff20")), (
+            value
+        )
 
 
 def rows_are_whole(text: str) -> bool:
@@ -157,13 +174,16 @@ FEW = settings(max_examples=80, deadline=None, suppress_health_check=list(Health
 @given(words())
 def test_a_run(draw):
     events = hostile_run(draw)
-    judgement, of_run = judge(events), facts(events)
+    judgement = judge(events)
+    of_run = facts(events, exhibits(events, judgement, lambda _: draw()))
     assert [cell.verdict.value for cell in judgement.cells] == ["corrupt"]
     text = RENDERERS["report.md"](of_run, judgement)
     assert_harmless(text)
     assert rows_are_whole(text)
     json.loads(RENDERERS["report.json"](of_run, judgement)).keys()
     assert RENDERERS["report.json"](of_run, judgement).isascii()
+    assert_self_contained(RENDERERS["report.html"](of_run, judgement))
+    assert_no_formula(RENDERERS["report.csv"](of_run, judgement))
     junit = RENDERERS["junit.xml"](of_run, judgement)
     assert_shows(junit)
     (case,) = xml.fromstring(junit.encode()).iter("testcase")

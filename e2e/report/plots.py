@@ -1,0 +1,96 @@
+"""Plots as SVG, by matplotlib where it is installed (``maru-e2e[report]``); None where it is not. Equal data give equal
+bytes. They stand in a page as pictures, which run nothing."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING
+
+from e2e.report.escape import one_line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MISSING = (
+    "No plots: matplotlib is not installed; pip install 'maru-e2e[report]', then maru-e2e judge this folder again."
+)
+#: Told apart by those who see few colours, too (Okabe and Ito), in light and dark.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+#: Stands for the colour of the words around, until the file is written.
+_INK = "#010203"
+_STYLE = "<style>svg{color:#1c2128}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
+_SETTINGS = {
+    "svg.fonttype": "none", "svg.hashsalt": "maru-e2e", "text.parse_math": False, "font.family": "sans-serif",
+    "font.size": 9, "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _INK, "xtick.color": _INK,
+    "ytick.color": _INK, "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
+    "grid.color": _INK, "grid.alpha": 0.15, "axes.grid": True, "axes.grid.axis": "y",
+}  # fmt: skip
+#: Height of a plot and of a row of one, in inches; characters of a name in it.
+_HEIGHT, _ROW, _NAME = 2.8, 0.28, 48
+
+
+def available() -> bool:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _drawn(draw: Callable[..., None]) -> Callable[..., str | None]:
+    @wraps(draw)
+    def drawn(*args: object, rows: int = 0) -> str | None:
+        if not available():
+            return None
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+
+        with rc_context(_SETTINGS):
+            figure = Figure(figsize=(7, max(_HEIGHT, rows * _ROW + 1.2)), layout="constrained")
+            figure.patch.set_alpha(0)
+            axes = figure.subplots()
+            axes.patch.set_alpha(0)
+            draw(axes, *args)
+            file = io.StringIO()
+            figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+        return _themed(file.getvalue())
+
+    return drawn
+
+
+def _themed(svg: str) -> str:
+    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
+    return re.sub(r"(<svg[^>]*>)", lambda found: found[0] + _STYLE, svg, count=1)
+
+
+def named(text: object) -> str:
+    text = one_line(text)
+    return text if len(text) <= _NAME else f"{text[: _NAME // 2 - 2]} .. {text[-_NAME // 2 + 2 :]}"
+
+
+@_drawn
+def by_length(axes: Axes, samples: Mapping[str, Sequence[tuple[int, float]]]) -> None:
+    """``samples``: what was timed -> (tokens, seconds). Each one a point, medians as bars."""
+    lengths = sorted({tokens for points in samples.values() for tokens, _ in points})
+    share = 0.8 / max(len(samples), 1)
+    for number, (name, points) in enumerate(samples.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        left = (number - (len(samples) - 1) / 2) * share
+        for place, tokens in enumerate(lengths):
+            seconds = sorted(value for length, value in points if length == tokens)
+            spread = [place + left + share * 0.5 * ((i * 7 % 11) / 11 - 0.5) for i in range(len(seconds))]
+            axes.plot(spread, seconds, "o", markersize=3, alpha=0.55, color=colour, markeredgewidth=0)
+            if seconds:
+                middle = seconds[len(seconds) // 2] / 2 + seconds[(len(seconds) - 1) // 2] / 2
+                axes.hlines(middle, place + left - share * 0.4, place + left + share * 0.4, colors=colour, linewidth=2)
+        axes.plot([], [], "o", color=colour, label=named(name))
+    axes.set_xticks(range(len(lengths)), [str(tokens) for tokens in lengths])
+    axes.set_yscale("log")
+    for formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "125" else "")
+    axes.set_xlabel("tokens of the prompt")
+    axes.set_ylabel("TTFT, s")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
