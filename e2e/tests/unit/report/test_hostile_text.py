@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from pages import assert_self_contained
+from read_html import assert_self_contained
 from synthetic_recording import CONNECTOR, Recording
 from test_nightly import cell as night_cell
 from test_nightly import codes, write

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from pages import assert_self_contained
+from read_html import assert_self_contained
 from synthetic_recording import CELL, Recording
 
 from e2e.base.event import Event
