@@ -16,7 +16,7 @@ from e2e.faults.cells import planted, twins
 from e2e.faults.info import Shape
 from e2e.fit import fitted
 from e2e.grid.axes import Value, axis
-from e2e.grid.cells import RERUN, Grid, Invalid, expand, in_scenarios
+from e2e.grid.cells import RERUN, Grid, Invalid, expand, in_scenarios, shard
 from e2e.material import Material, material
 from e2e.part import KeyPart
 from e2e.play.nemesis import known
@@ -49,6 +49,8 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
         first = {cell.get("scenario", RERUN): cell for cell in reversed(grid.cells)}
         parts = [part_of("", [cell], settings, adapter, made_of) for cell in reversed(first.values())]
         grid = with_faults(grid, parts, packed=packed)
+    if settings.shard:
+        grid = shard(grid, *settings.shard)
     return made_of, adapter, grid
 
 

@@ -26,7 +26,7 @@ from e2e.base import redact
 from e2e.base.connector import Adapter
 from e2e.base.errors import EXIT_PASS, EXIT_RIG, EXIT_USAGE, RigError, SettingsError, Stopped, UsageError
 from e2e.connectors.table import load
-from e2e.grid.cells import Grid, Invalid, engine_key, expand, in_scenarios
+from e2e.grid.cells import Grid, Invalid, engine_key, expand, in_scenarios, shard
 from e2e.recording.reader import is_there
 from e2e.settings import device as devices
 from e2e.settings.commands import (
@@ -34,6 +34,7 @@ from e2e.settings.commands import (
     FaultFlags,
     GainFlags,
     JudgeFlags,
+    MergeFlags,
     NightFlags,
     PlacementFlags,
     RunFlags,
@@ -42,7 +43,7 @@ from e2e.settings.commands import (
     ShrinkFlags,
 )
 from e2e.settings.flags import FLAT, PREFIX
-from e2e.settings.resolve import resolve, resolve_selection
+from e2e.settings.resolve import new_folder, resolve, resolve_selection
 from e2e.settings.settings import RECORDING
 from e2e.settings.sources import Elsewhere, refusal, steps, unknown_variables
 from e2e.streams import forgive
@@ -166,6 +167,24 @@ def scoreboard(
 
 
 @app.command
+def merge(
+    folders: Annotated[tuple[Path, ...], Parameter(help="Folders of runs.")], /, *,
+    flags: Annotated[MergeFlags | None, FLAT] = None, call: Ours,
+) -> int:  # fmt: skip
+    """Put recordings of several runs together, such as those of --shard, and judge them as one; nothing is run.
+
+    Exit codes as of run, and of faults where some were planted.
+    """
+    out = new_folder((flags or MergeFlags()).out)
+    for folder in folders:
+        _recorded(folder, "a run")
+    call.folder = out
+    from e2e.run import merge as put_together
+
+    return put_together(folders, out=out)
+
+
+@app.command
 def shrink(
     folder: Annotated[Path, Parameter(help="Folder of a run with a corrupt cell.")], /, *,
     flags: Annotated[ShrinkFlags | None, FLAT] = None, call: Ours,
@@ -198,7 +217,7 @@ def cells(*, flags: Annotated[RunFlags | None, FLAT] = None, call: Ours) -> int:
         raise SettingsError(
             f"no cell is left to run; {'; '.join(invalid_text(found.invalid))}; widen --cell or --grid."
         )
-    print(cells_text(found, adapter))
+    print(cells_text(shard(found, *settings.shard) if settings.shard else found, adapter))
     return EXIT_PASS
 
 

@@ -17,13 +17,14 @@ from e2e.grid.cells import by_engine
 from e2e.judge.cells import judge
 from e2e.judge.exhibits import exhibits
 from e2e.part import KeyPart
+from e2e.recording.gather import Share, gathered, write
 from e2e.recording.journal import read
 from e2e.recording.resume import finished, next_attempt
 from e2e.replay.prompts import decoder
 from e2e.report import console, scoreboard
 from e2e.report.facts import facts
 from e2e.report.files import judged, write_reports
-from e2e.settings.settings import RECORDING, Settings
+from e2e.settings.settings import FREE_OF_SHARDS, RECORDING, Settings
 
 
 def run(settings: Settings) -> int:
@@ -117,6 +118,14 @@ def add_up(folders: Sequence[Path], *, out: Path | None = None) -> int:
         about = of_run.settings.get("connector"), of_run.settings.get("model"), of_run.run["began"]
         names.append(f"{folder}: {', '.join(map(str, about))}")
     return scoreboard.show(board, on=console.console(sys.stdout), directory=out, ended=ended, recordings=names)
+
+
+def merge(folders: Sequence[Path], *, out: Path) -> int:
+    """``maru-e2e merge DIR...``: one recording and its reports of several, such as shards of one grid."""
+    shares = [Share(folder, read(folder / RECORDING)) for folder in folders]
+    began = [_begun(share.folder, share.events) for share in shares]
+    write(out / RECORDING, gathered(shares, free=FREE_OF_SHARDS))
+    return report(out, strict=any(map(_strict, began)))
 
 
 def _begun(folder: Path, events: Sequence[Event]) -> list[Event]:

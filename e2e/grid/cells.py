@@ -118,6 +118,16 @@ def in_scenarios(grid: Grid, scenarios: Iterable[str], most: Mapping[str, int | 
     return replace(grid, cells=tuple(cell for name in dict.fromkeys(scenarios) for cell in of(name)))
 
 
+def shard(grid: Grid, number: int, of: int) -> Grid:
+    """The ``number``-th of ``of`` shares, as even as can be, in the order of the whole, so that cells of one engine key
+    stay together where they can. SettingsError where it holds none."""
+    bounds = [len(grid.cells) * share // of for share in (number - 1, number)]
+    cells = grid.cells[slice(*bounds)]
+    if not cells:
+        raise SettingsError(f"--shard {number}/{of} holds none of {len(grid.cells)} cells; make fewer shares.")
+    return replace(grid, cells=cells)
+
+
 def spread(cells: Sequence[Cell], most: int | None) -> Sequence[Cell]:
     """So many of them, evenly from the first to the last, which is in any case."""
     if most is None or most >= len(cells):

@@ -56,7 +56,7 @@ class Journal:
             data, self._secrets = redacted(data, self._secrets)
             event = Event(kind, data, time.monotonic_ns())
             seq, end = self._next_seq, os.fstat(self._fd).st_size
-            line = _encode(event, seq)
+            line = encode(event, seq)
             try:
                 _write(self._fd, line, self.path)
                 self._next_seq = seq + 1
@@ -81,7 +81,8 @@ class Journal:
         self.close()
 
 
-def _encode(event: Event, seq: int) -> bytes:
+def encode(event: Event, seq: int) -> bytes:
+    """The line of an event. Raises RigError for a value that could not be read again."""
     entry = {"seq": seq, "t_ns": event.t_ns, "kind": event.kind, "data": dict(event.data)}
     try:
         line = json.dumps(entry, allow_nan=False, separators=(",", ":")).encode() + b"\n"

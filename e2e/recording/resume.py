@@ -47,11 +47,15 @@ def settings_of(events: Iterable[Event]) -> Mapping[str, object]:
 
 def check_same(before: Mapping[str, object], now: Mapping[str, object], *, ignore: Iterable[str] = ()) -> None:
     """Raises UsageError when a resumed run would measure something else than the attempts before it."""
-    skip = set(ignore)
-    changed = sorted(key for key in before.keys() | now.keys() if key not in skip and before.get(key) != now.get(key))
-    if changed:
+    if changed := differing(before, now, ignore=ignore):
         key = changed[0]
         raise UsageError(
             f"--resume can't change {', '.join(changed)} ({key}: {before.get(key)!r} before, {now.get(key)!r} now); "
             "leave it out, or start a new run in another --out"
         )
+
+
+def differing(one: Mapping[str, object], other: Mapping[str, object], *, ignore: Iterable[str] = ()) -> list[str]:
+    """Names of the settings that two runs have not alike."""
+    skip = set(ignore)
+    return sorted(key for key in one.keys() | other.keys() if key not in skip and one.get(key) != other.get(key))

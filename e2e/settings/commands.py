@@ -27,6 +27,7 @@ from e2e.settings.settings import (
     Prompts,
     Scenarios,
     Served,
+    Sharded,
 )
 
 
@@ -41,14 +42,15 @@ class Configured(Flags):
 
 
 class RunFlags(
-    Configured, Kept, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Scenarios, Cells,
-    Grids,
+    Configured, Kept, Sharded, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Scenarios,
+    Cells, Grids,
 ):  # fmt: skip
     pass
 
 
 class FaultFlags(
-    Configured, Kept, Digested, Prompted, Launched, Engines, Served, Connected, Scenarios, Cells, Grids, Planted
+    Configured, Kept, Sharded, Digested, Prompted, Launched, Engines, Served, Connected, Scenarios, Cells, Grids,
+    Planted,
 ):  # fmt: skip
     prompts: Prompts = 2
     max_tokens: MaxTokens = 4
@@ -114,6 +116,19 @@ class ScoreboardFlags(Flags):
         flag(
             "out", "Write scoreboard.md and scoreboard.json there.", metavar="DIR", default="printed only",
             variables=("MARU_E2E_SCOREBOARD_OUT",),
+        ),
+    ] = None  # fmt: skip
+
+
+class MergeFlags(Flags):
+    """MARU_E2E_OUT is the folder of a run, such as a shard's."""
+
+    out: Annotated[
+        Path | None,
+        word(parsers.folder),
+        flag(
+            "out", "Folder of the whole.", metavar="DIR", default="results/<UTC time>",
+            variables=("MARU_E2E_MERGE_OUT",),
         ),
     ] = None  # fmt: skip
 

@@ -156,6 +156,17 @@ def comparison() -> BeforeValidator:
     return _read(parse)
 
 
+def shard(given: str) -> tuple[int, int]:
+    """``i/n``: the i-th of n shares, from 1 on."""
+    number, slash, of = given.partition("/")
+    if not slash:
+        raise ValueError(f"{given!r} is no share; write 2/4 for the second of four.")
+    shares = whole(of), whole(number)
+    if shares[1] > shares[0]:
+        raise ValueError(f"{given!r} is no share of {shares[0]}; give 1/{shares[0]} to {shares[0]}/{shares[0]}.")
+    return shares[1], shares[0]
+
+
 def whole(given: str, *, least: int = 1) -> int:
     """A whole number from ``least`` on."""
     try:

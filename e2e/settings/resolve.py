@@ -30,7 +30,7 @@ def resolve(flags: Flags, *, argv: Sequence[str] = (), results: Path = RESULTS, 
     given = {**flags.given, **({"self_test": True} if self_test else {})}
     out = given.pop("out", None)
     if not given.pop("resume", False):
-        return _settings({**_defaults(flags), **given}, out=_new_folder(out, results), argv=argv)
+        return _settings({**_defaults(flags), **given}, out=new_folder(out, results), argv=argv)
     folder = out or _newest(results)
     before = _settings_before(folder)
     settings = _settings({**before, **given}, out=folder, argv=argv, resume=True)
@@ -93,7 +93,7 @@ def is_comparison(events: Sequence[Event]) -> bool:
     )
 
 
-def _new_folder(out: Path | None, results: Path) -> Path:
+def new_folder(out: Path | None, results: Path = RESULTS) -> Path:
     """The folder to write to, not made yet. Raises UsageError when it holds a run already."""
     if out is None:
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")

@@ -28,6 +28,8 @@ RECORDING = "recording.jsonl"
 ENGINE_IMAGE = "maru-e2e-engine:0.1.0"
 #: A resumed run may change these: they don't change what is measured.
 FREE_ON_RESUME = ("out", "resume", "argv", "strict", "start_limit_s", "request_limit_s", "engine_python", "start")
+#: Shards of one grid may differ in these.
+FREE_OF_SHARDS = ("shard", *FREE_ON_RESUME)
 
 Device = Annotated[
     Literal["cpu", "cuda"], word(devices.choose), flag("device", "auto, cpu or cuda.", metavar="DEVICE", default="auto")
@@ -230,6 +232,16 @@ class Planted(Flags):
     rounds: Annotated[int, at_least(1), flag("rounds", "How often each clean cell is replayed.", metavar="N")] = 1
 
 
+class Sharded(Flags):
+    """``shard``: (i, n), the i-th of n shares of the cells; None: all of them."""
+
+    shard: Annotated[
+        tuple[int, int] | None,
+        word(parsers.shard),
+        flag("shard", "Run one share of the cells only; maru-e2e merge puts them together.", metavar="I/N"),
+    ] = None
+
+
 class Kept(Flags):
     out: Out = Path("results")
     resume: Annotated[
@@ -240,7 +252,8 @@ class Kept(Flags):
 
 
 class Settings(
-    Kept, Planted, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Scenarios, Cells, Grids
+    Kept, Sharded, Planted, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Scenarios,
+    Cells, Grids,
 ):  # fmt: skip
     """``argv``: the command line, for the report. ``self_test``: every cell once more with each planted fault, or with
     those of ``faults``, and clean cells ``rounds`` times."""

@@ -10,7 +10,7 @@ from e2e.base.cell import AXES as ORDER
 from e2e.base.connector import Adapter
 from e2e.base.errors import SettingsError
 from e2e.grid.axes import AXES, axis
-from e2e.grid.cells import by_engine, engine_key, expand
+from e2e.grid.cells import by_engine, engine_key, expand, shard
 from e2e.grid.selection import GRIDS, Selection, parse_cell, parse_grid
 
 
@@ -96,6 +96,16 @@ def test_full_grid_narrowed_to_overlap_on_keeps_only_that_half():
     grid = expand(Selection(GRIDS["full"], cells=(parse_cell("overlap=on"),)), FULL)
     assert len(grid.cells) == 32
     assert grid.invalid == ()
+
+
+def test_shares_of_a_grid_are_its_cells_each_once_and_in_its_order():
+    grid = expand(Selection(GRIDS["full"]), FULL)
+    for of in (1, 2, 3, 7, len(grid.cells)):
+        shares = [shard(grid, number, of).cells for number in range(1, of + 1)]
+        assert [cell for share in shares for cell in share] == list(grid.cells)
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    with pytest.raises(SettingsError, match="holds none of 16 cells; make fewer shares"):
+        shard(expand(Selection(), FULL), 1, 17)
 
 
 def test_impossible_combinations_are_listed_with_their_reason():

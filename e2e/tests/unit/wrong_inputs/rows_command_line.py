@@ -186,6 +186,16 @@ FILES = (
         given=config('cell = ["layout=HND", "overlap=yes"]')),
 )  # fmt: skip
 
+SHARDS = (
+    row("a share that is none", "run --shard two", "--shard: 'two' is no share; write 2/4"),
+    row("a share beyond the last", "run --shard 5/4", "--shard: '5/4' is no share of 4; give 1/4 to 4/4"),
+    row("the share before the first", "run --shard 0/4", "--shard: 0 is too small"),
+    row("more shares than cells", "cells --shard 1/17", "--shard 1/17 holds none of 16 cells; make fewer shares"),
+    row("merge: no run", "merge nowhere", "nowhere holds no recording.jsonl; give the folder of a run"),
+    row("merge: one run twice", "merge ran ran", "the same run; give each once", given=begun()),
+    row("merge: where a run is", "merge ran --out ran", "ran holds a run already", given=begun()),
+)  # fmt: skip
+
 RESUMED = (
     row("nothing to continue", "run --resume", "--resume: there is no run under results", "--out"),
     row("nothing to continue there", "run --resume --out nowhere", "no recording can be read at nowhere"),
@@ -203,4 +213,4 @@ RESUMED = (
     row("a place that has a run", "run --out ran", "ran holds a run already", "--resume", given=begun()),
 )  # fmt: skip
 
-ROWS = (*WORDS, *VALUES, *CONTRADICTIONS, *VARIABLES, *FILES, *RESUMED)
+ROWS = (*WORDS, *VALUES, *CONTRADICTIONS, *VARIABLES, *FILES, *SHARDS, *RESUMED)
