@@ -21,8 +21,6 @@ from e2e.scenarios.sized import Sized
 
 #: Seconds that the store and the load of a long text take at least, and after which the client leaves.
 LONG_S, GONE_S = 2.0, 0.5
-#: Output tokens of an answer that nobody waits for.
-UNHEARD = 48
 #: Texts by index: the one whose load is left, the one whose store is, and the one that gets the blocks.
 LOADED, STORED, VICTIM = range(3)
 
@@ -49,7 +47,9 @@ class Abort:
 
         left = Happened("gone"), Happened("aborts")
         cold = send("cold", LOADED, Cold(), *first)
-        storing = send("storing", STORED, Cold(), *left, Happened("stores_after_end"), gone_tokens=1, answer=UNHEARD)
+        # an answer so long that no engine has given it before it knows that nobody hears it
+        left_store = *left, Happened("stores_after_end")
+        storing = send("storing", STORED, Cold(), *left_store, gone_tokens=1, answer=cell.leg)
         loading = send(
             "loading", LOADED, external(LOADED), Loaded(cold.where), *left, Happened("aborted_loads"), gone_s=GONE_S,
             after_s=2 * LONG_S + 1,
