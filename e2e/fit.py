@@ -61,12 +61,23 @@ def fitted(
             "take another connector or scenario."
         )
     _check_identities(part)
+    _check_requests(part)
     if settings.told and settings.attach and part.program.plain:
         raise SettingsError("--program has an engine without the connector; run it without --attach.")
     _check_texts(part, limits)
     if part.bytes_per_token and not settings.attach:
         check_space(part, shared)
     return part
+
+
+def _check_requests(part: KeyPart) -> None:
+    """Only what goes with a request can differ between those of one engine."""
+    of_engine = {axis for send in part.program.sends for axis in send.settings} & part.adapter.engine_axes
+    if of_engine:
+        raise SettingsError(
+            f"--program: {', '.join(sorted(of_engine))} is set when an engine of connector {part.adapter.name} starts, "
+            "not with a request; give it to a site."
+        )
 
 
 def _check_identities(part: KeyPart) -> None:

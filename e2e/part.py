@@ -62,7 +62,8 @@ class KeyPart:
             answer=self.settings.max_tokens, at_once=self.concurrency, baseline=not self.settings.attach,
             solved=not self.settings.lengths, digests=self.settings.digests, abilities=self.adapter.abilities,
             takes=lambda tokens: self.adapter.refuses(cell, tokens) is None,
-            settings=self._meant(cell), seed=self.settings.seed, for_s=self.settings.for_s,
+            settings=self._meant(cell), by_request=self.adapter.axes - self.adapter.engine_axes,
+            seed=self.settings.seed, for_s=self.settings.for_s,
         )  # fmt: skip
 
     def _meant(self, cell: Cell) -> Mapping[str, str | int]:

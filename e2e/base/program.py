@@ -149,7 +149,8 @@ class Send(Step, frozen=True, tag="send"):
     ``salt``: equal for what may share KV; "" is the cell's own. ``gone_s``: the client goes away so many seconds after
     it has sent; ``gone_tokens``: once it has been told so many. ``spread_s``: those that are at once go out within so
     many seconds, not together. ``after_s``: the client waits so long before it sends.
-    ``lora``: seed of the adapter that answers, 0: none does."""
+    ``lora``: seed of the adapter that answers, 0: none does. ``settings``: axes in which its requests differ from their
+    site; only those that go with each request."""
 
     name: str
     site: str
@@ -163,6 +164,7 @@ class Send(Step, frozen=True, tag="send"):
     gone_tokens: int | None = None
     after_s: float = 0.0
     lora: int = 0
+    settings: Mapping[str, str | int] = {}
 
     @property
     def goes(self) -> bool:

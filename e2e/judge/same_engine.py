@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from e2e.base.program import Site
+from e2e.base.program import Send, Site
 from e2e.judge.view import CellView, Side
 
 #: What both engines must have in common. ``threads``: on a CPU sums are split over threads, and vLLM reserves one core
@@ -29,9 +29,11 @@ def plain(value: object) -> object:
     return value
 
 
-def asked(view: CellView, site: Site, axes: Sequence[str]) -> dict[str, object]:
-    """What was asked for of one site, as far as it can be checked."""
-    own = {axis: value for axis, value in site.settings.items() if axis in view.plan.expect or axis in OF_ENGINE}
+def asked(view: CellView, of: Site | Send, axes: Sequence[str]) -> dict[str, object]:
+    """What was asked for of one site, or with one Send, as far as it can be checked."""
+    site = view.program.site(of.site) if isinstance(of, Send) else of
+    differs = {**site.settings, **of.settings}
+    own = {axis: value for axis, value in differs.items() if axis in view.plan.expect or axis in OF_ENGINE}
     expect = {**view.plan.expect, **own}
     return {axis: expect[axis] for axis in axes if axis in expect}
 

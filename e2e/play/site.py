@@ -95,7 +95,7 @@ class LiveEngine:
         how = arms.Sending(
             engine=self.name, cell=scene.cell, arm=send.name, at_once=send.at_once, salt=salt, gone_s=send.gone_s,
             gone_tokens=send.gone_tokens, spread_s=send.spread_s, model=lora(send.lora) if send.lora else None,
-            params=self._params(cell) if cell and self.site.connector else None,
+            params=self.params(cell, send) if cell and self.site.connector else None,
             forgives=lambda error: forgiving and self._forgives(error),
             limit_s=self.settings.request_limit_s, max_tokens=send.answer or self.settings.max_tokens,
         )  # fmt: skip
@@ -121,8 +121,9 @@ class LiveEngine:
         """Where something is broken on purpose, requests may fail, and an engine that was ended may be gone."""
         return self._ended or not isinstance(error, EngineCrashed)
 
-    def _params(self, cell: Cell) -> dict[str, object] | None:
-        return self.adapter.request_params(cell.at(self.site.settings))
+    def params(self, cell: Cell, send: Send) -> dict[str, object] | None:
+        """That go with each of its requests."""
+        return self.adapter.request_params(cell.at({**self.site.settings, **send.settings}))
 
     def forget(self, scene: Scene[KeyPart], before: str) -> None:
         place = {"engine": self.name, "cell": scene.cell, "arm": before}

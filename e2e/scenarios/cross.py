@@ -37,8 +37,8 @@ HOME = Site("home")
 
 
 class Cross:
-    """What one engine stored is asked for by engines that differ from it in one setting each: served right, or not at
-    all."""
+    """What was stored under one setting is asked for under another, of the same engine where a request brings it along:
+    served right, or not at all."""
 
     name = "cross"
     needs = ("survives_restart",)
@@ -52,13 +52,16 @@ class Cross:
             "again", HOME.name, (0,), (Served(True, (hit,)), Like((alone.where, cold.where)), Loaded(cold.where))
         )
         differ = {axis: told(cell.settings[axis]) for axis, told in OTHERWISE.items() if axis in cell.settings}
-        others = [Site(axis, settings={axis: value}) for axis, value in differ.items()]
+        others = [Site(axis, settings={axis: value}) for axis, value in differ.items() if axis not in cell.by_request]
+        asked = [(axis, value) for axis, value in differ.items() if axis in cell.by_request]
         at_most = Hit(Span(0, 0), Span(0, hit.external.most))
         return Program(
             (BASELINE, HOME, *others),
             texts,
             (
-                *(alone, Start(HOME.name), cold, *forgotten(HOME), again, Stop(HOME.name)),
+                *(alone, Start(HOME.name), cold, *forgotten(HOME), again),
+                *(step for axis, value in asked for step in otherwise(HOME, at_most, axis, value)),
+                Stop(HOME.name),
                 *(step for site in others for step in elsewhere(site, at_most)),
             ),
             self.name,
@@ -66,7 +69,13 @@ class Cross:
 
 
 def elsewhere(site: Site, at_most: Hit) -> tuple[Step, ...]:
-    """What it computes itself, under a salt that nobody else has, is what it must be served, if it is served at all."""
-    own = Send("own", site.name, (0,), (Cold(),), salt=site.name)
-    asked = Send("asked", site.name, (0,), (Served(True, (at_most,)), Like((own.where,)), Loaded(own.where)))
-    return Start(site.name), own, *forgotten(site), asked, Stop(site.name)
+    return Start(site.name), *otherwise(site, at_most), Stop(site.name)
+
+
+def otherwise(site: Site, at_most: Hit, axis: str = "", value: Value = "") -> tuple[Step, ...]:
+    """What is computed so, under a salt that nobody else has, is what must be served, if it is served at all.
+    ``axis``: that a request brings along."""
+    of, settings = f"_{axis}" if axis else "", {axis: value} if axis else {}
+    own = Send(f"own{of}", site.name, (0,), (Cold(),), salt=axis or site.name, settings=settings)
+    claims = Served(True, (at_most,)), Like((own.where,)), Loaded(own.where)
+    return own, *forgotten(site), Send(f"asked{of}", site.name, (0,), claims, settings=settings)

@@ -18,7 +18,8 @@ class Sized:
     """``lengths``: of prompts at which the exact oracle holds for this connector, see grid/lengths.py; ``solved``: not
     those that somebody asked for. ``step``: tokens of a prefill step, or None. ``answer``: output tokens. ``at_once``:
     requests at a time. ``baseline``: is there an engine without the connector to compare with. ``digests``: is KV
-    hashed. ``takes``: may a prompt of so many tokens be sent to the connector. ``settings``: of the cell. ``seed``,
+    hashed. ``takes``: may a prompt of so many tokens be sent to the connector. ``settings``: of the cell;
+    ``by_request``: those axes of which an engine takes another value with each request. ``seed``,
     ``for_s``: what a story that is drawn by lot depends on, and about how many seconds it takes."""
 
     lengths: tuple[int, ...]
@@ -33,6 +34,7 @@ class Sized:
     abilities: Abilities = field(default_factory=Abilities)
     takes: Callable[[int], bool] = lambda tokens: True
     settings: Mapping[str, str | int] = field(default_factory=dict)
+    by_request: frozenset[str] = frozenset()
     seed: int = 0
     for_s: float = 60.0
 

@@ -31,8 +31,8 @@ def read(given: str) -> dict[str, object]:
             raise ValueError(f"{given!r}: the {what} {name!r} is no word of letters, digits and '_'.")
     if any(text.tokens < 1 for text in found.texts):
         raise ValueError(f"{given!r}: a text has no tokens; {_CURE}.")
-    for site in found.sites:
-        for name, value in site.settings.items():
+    for differs in (*found.sites, *found.sends):
+        for name, value in differs.settings.items():
             axis(name).parse(value)
     return plainly(found)
 

@@ -15,7 +15,7 @@ def check(view: CellView) -> list[Finding]:
     findings = []
     for sent in view.external:
         arm, place = sent.arm, view.place(sent)
-        expect = {axis: plain(value) for axis, value in asked(view, sent.side.site, AXES).items()}
+        expect = {axis: plain(value) for axis, value in asked(view, sent.send, AXES).items()}
         if not expect or sent.beside.cut:
             continue
         served = [prompt for prompt, hit in arm.expected.items() if hit.external.least and prompt not in arm.gone]

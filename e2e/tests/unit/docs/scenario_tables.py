@@ -23,6 +23,7 @@ CELL = Sized(
     lengths=(513, 1032, 1552), rule=HitRule(256), block_size=16, step=512, answer=8, digests=True,
     abilities=Abilities(pool_bytes=2 << 30, shared_store=True, survives_restart=True, lora=True, next_turn=True),
     settings={"layout": "HND", "storage_format": "layerwise", "overlap": "on", "placement": "kernel", "load": "async"},
+    by_request=frozenset({"storage_format", "placement"}),
 )  # fmt: skip
 _SCENARIOS, _PACKS = "| scenario | provokes | claims | faults that need it |", "| pack | cells | leaves out |"
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 from synthetic_recording import BASELINE, CELL, CONNECTOR, KEY, Recording
 
 from e2e.base.judgement import CellJudgement
+from e2e.base.program import Cold, Send, Site
 from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.judge import judge, merge
+from e2e.judge.same_engine import asked
 from e2e.report.sentences import sentence
 
 
@@ -316,6 +319,15 @@ def test_a_rule_that_raises_is_named_and_never_green():
     (finding,) = merge.run_rules(None, {"broken": broken})
     assert finding == Finding("broken", Reason.RULE_FAILED, {"rule": "broken", "error": "KeyError: 'gone'"})
     assert merge.verdict([finding]) == (Verdict.INCONCLUSIVE, Reason.RULE_FAILED)
+
+
+def test_what_a_send_brings_along_is_what_its_loads_must_show():
+    site = Site("one", settings={"placement": "index"})
+    expect = {"placement": "kernel", "storage_format": "layerwise"}
+    view = SimpleNamespace(plan=SimpleNamespace(expect=expect), program=SimpleNamespace(site={"one": site}.get))
+    other = Send("other", "one", (0,), (Cold(),), settings={"storage_format": "chunkwise"})
+    assert asked(view, site, tuple(expect)) == {"placement": "index", "storage_format": "layerwise"}
+    assert asked(view, other, tuple(expect)) == {"placement": "index", "storage_format": "chunkwise"}
 
 
 def test_exit_codes():

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from fake import own
 
+from e2e.base.cell import Cell
 from e2e.base.connector import ConnectorConfig, ServiceSpec
 from e2e.base.errors import EngineAnswer, EngineCrashed, EngineRefused
 from e2e.base.program import Cold, Happened, Program, Send, Site, Text
@@ -230,6 +231,18 @@ def test_where_something_is_broken_a_refusal_is_forgiven_and_a_crash_only_of_an_
             sent(EngineCrashed("gone"))
     failed = [event["error"] for event in read(tmp_path / "recording.jsonl") if event.kind == "request.failed"]
     assert failed == ["EngineAnswer"] * 2 + ["EngineCrashed"] * (2 if ended else 1)
+
+
+def test_a_send_may_bring_along_what_its_site_has_otherwise():
+    asked = []
+    adapter = SimpleNamespace(request_params=lambda cell: asked.append((cell.id, dict(cell.settings))))
+    site = Site("one", settings={"placement": "index", "overlap": "off"})
+    settings = Settings(digests=False)
+    client = SimpleNamespace(metrics=None, collective_rpc=None)
+    engine = LiveEngine(NAME, site, None, client, None, None, {}, adapter, settings, None, None, "r.1")
+    cell = Cell({"placement": "kernel"})
+    engine.params(cell, Send("other", "one", (0,), (Cold(),), settings={"overlap": "on"}))
+    assert asked == [(cell.id, {"placement": "index", "overlap": "on"})]
 
 
 def test_a_salt_is_as_long_as_vllm_takes_and_differs_where_its_words_do():

@@ -86,6 +86,20 @@ def test_a_site_may_differ_from_its_cell(part):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("axis", "value", "taken"), [("layout", "NHD", False), ("placement", "kernel", True)])
+def test_only_what_goes_with_a_request_can_differ_between_those_of_one_engine(part, monkeypatch, axis, value, taken):
+    class Other(Told):
+        def program(self, cell):
+            return Program((BIG,), (Text(300), Text(500)), (send("cold", BIG, settings={axis: value}),), self.name)
+
+    monkeypatch.setitem(table.SCENARIOS, "told", Other())
+    if taken:
+        assert part("told")
+    else:
+        with pytest.raises(SettingsError, match="layout is set when an engine of connector embedded starts"):
+            part("told")
+
+
 def test_an_engine_with_less_room_than_it_was_given_is_refused(part):
     (told,) = part("told")
     check_room(told, told.program.site("small"), {"num_blocks": 27})

@@ -70,6 +70,17 @@ def test_what_one_engine_stored_is_asked_for_under_each_other_setting():
     assert program.send(("home", "again")).claim(Served).hits[0].external == Span(512, 512)
 
 
+def test_what_a_request_brings_along_needs_no_engine_of_its_own():
+    cell = replace(CELL, settings=SETTINGS, by_request=frozenset({"storage_format", "overlap"}))
+    program = SCENARIOS["cross"].program(cell)
+    assert "storage_format" not in {site.name for site in program.sites}
+    own, asked = (program.send(("home", name)) for name in ("own_storage_format", "asked_storage_format"))
+    assert dict(own.settings) == dict(asked.settings) == {"storage_format": "chunkwise"}
+    assert (own.salt, asked.salt) == ("storage_format", ""), "what is computed is stored where nobody asks for it"
+    assert asked.claim(Loaded).step == own.where
+    assert asked.claim(Served).hits[0].external == Span(0, 512)
+
+
 def test_whoever_is_somebody_else_is_served_nothing_and_whoever_is_the_same_all():
     abilities = Abilities(lora=True)
     program = SCENARIOS["identity"].program(replace(CELL, settings={"dtype": "bfloat16"}, abilities=abilities))
