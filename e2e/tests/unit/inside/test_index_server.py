@@ -9,12 +9,15 @@ import socket
 import subprocess
 import sys
 import threading
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 import torch
 
+from e2e.inside.index import client as asking
 from e2e.inside.index import protocol as p
 from e2e.inside.index.client import Client, IndexGone, IndexRefused, own_index
 from e2e.tests.unit.inside.pools import pool_in
@@ -114,6 +117,14 @@ def test_a_stopped_index_is_gone_within_the_limit_and_back_when_it_goes_on(serve
     server.process.send_signal(signal.SIGCONT)
     patient = Client(server.address, limit_s=30.0)
     assert patient(p.Find(["a"])) == [None]
+
+
+def test_an_answer_that_came_in_time_counts_though_its_reader_was_held_up(client, monkeypatch):
+    """Two ranks that spin on two cores beside others: a thread that asked was not run for seconds."""
+    client.welcome()
+    monkeypatch.setattr(asking, "GRACE_S", 30.0)
+    monkeypatch.setattr(asking, "time", SimpleNamespace(monotonic=count(step=10).__next__))
+    assert client(p.Locate(["nothing"])) == [[]]
 
 
 def test_an_index_that_is_gone_is_not_asked_at_every_step(server):
