@@ -125,9 +125,11 @@ def by_rows(sample: Sample) -> Pattern:
     here = np.argwhere(wrong & ~zeros)
     known, index = _origins(expected, found[wrong & ~zeros])
     here, there = here[known], np.stack(np.unravel_index(index[known], expected.shape), 1)
-    if len(here) >= max(min(_FEW_ROWS, total), _FEW_SHARE * total):
+    left = int((zeros | unwritten).sum())  # where what was moved is missing
+    if len(here) >= max(min(_FEW_ROWS, total), _FEW_SHARE * total, _MOST * total - left):
         return _moved_rows(here, there, total)
-    if len(sample.strays) >= max(_FEW_ROWS, _FEW_SHARE * total):
+    blank = int((wrong & (expected[:, :, :tokens] == np.uint64(sample.zero_row))).sum())  # zeros lie everywhere
+    if len(sample.strays) - blank >= max(_FEW_ROWS, _FEW_SHARE * total, _MOST * total - left):
         return _moved_rows(sample.strays[:, :3], sample.strays[:, 3:], total)
     for name, mask in (("not_written", unwritten), ("zeros", zeros)):
         if mask.sum() >= _MOST * total:

@@ -35,6 +35,8 @@ CHECKS: Mapping[str, tuple[Reason, ...]] = {
 }
 #: Those that find a wrong answer, or the bytes that make one.
 WRONG = ("tokens", "logprobs", "first answer", "digests")
+#: Names in one sentence.
+_FEW = 10
 CAUGHT, MISSED, UNDECIDED = "caught", "missed", "undecided"
 
 
@@ -43,7 +45,7 @@ class FaultRow:
     """One fault in one cell. ``kind``: one of ``faults.info.KINDS``; ``scenario``: the story of the cell. ``outcome``:
     caught (by a named check, and the clean twin passed), missed, or undecided (it did not fire, the twin did not pass,
     or all that was seen is an engine that failed), with ``why``. ``located``: was the pattern named right; None
-    without digests. ``pattern``, ``where``: of the first finding of the digests."""
+    without digests. ``pattern``, ``where``: of the digests' finding that is explained best."""
 
     fault: str
     kind: str
@@ -115,10 +117,11 @@ def _row(cell: CellJudgement, twin_passed: bool) -> FaultRow:
     digests = [finding.evidence for finding in cell.findings if finding.reason is Reason.DIGEST_DIFFERS]
     if not digests:  # a spoilt cold run is located by the digests too, under its own reason
         digests = [f.evidence for f in cell.findings if f.rule == "digests" and "pattern" in f.evidence]
-    pattern = str(digests[0].get("pattern")) if digests else None
+    # what was computed from wrong KV is wrong, too, and nobody can name that: the finding that is explained best counts
+    place = max(digests, key=lambda found: found.get("explained") or 0.0, default={})
+    pattern = str(place.get("pattern")) if digests else None
     checks = tuple(name for name, of in CHECKS.items() if reasons & set(of))
     outcome, why = _outcome(cell, checks, fired=Reason.FAULT_NOT_FIRED not in reasons, twin_passed=twin_passed)
-    place = digests[0] if digests else {}
     where = (
         f"layer {place['layer']} {place['kv']} head {place['head']} block {place['block']}" if "kv" in place else None
     )
@@ -211,9 +214,18 @@ def summary(board: Scoreboard) -> list[tuple[str, ...]]:
 
 def score_lines(board: Scoreboard) -> list[str]:
     """Nothing, where nothing was planted."""
-    return (
-        [sentence(total(board.scores), gate=RERUN, stories={row.scenario for row in board.rows})] if board.rows else []
-    )
+    if not board.rows:
+        return []
+    stories = {row.scenario for row in board.rows}
+    return [sentence(total(board.scores), gate=RERUN, stories=stories), *_not_planted(board)]
+
+
+def _not_planted(board: Scoreboard) -> list[str]:
+    """Of the catalogue, what this score does not speak of; by name as long as those are few."""
+    planted = {parted(row.fault)[0] for row in board.rows}
+    left = [name for name in FAULTS if name not in planted]
+    names = f": {', '.join(left)}" if len(left) <= _FEW else ""
+    return [f"not planted: {len(left)} of the {len(FAULTS)} faults of the catalogue{names}"] if left else []
 
 
 def by_kind(board: Scoreboard) -> Table:

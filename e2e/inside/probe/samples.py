@@ -32,15 +32,16 @@ def sample(
         first = max(min(block - TOKENS // size // 4, expected.shape[2] - TOKENS // size), 0)
     span = slice(first, first + max(TOKENS // size, 1))
     rows_expected, rows_found = _rows(expected[:, :, span]), _rows(found[:, :, span])
+    zero = hashing.digests(torch.zeros_like(expected[0, 0, 0, 0]), keep=0)
     return {
         "layer": layer, "kv": kv, "head": head, "block": block, "first_token": first * size, "block_size": size,
         "heads": expected.shape[1], "dtype": str(paged.dtype).removeprefix("torch."),
         "rows_expected": packed(rows_expected), "rows_found": packed(rows_found),
         "rows_blank": None if blank is None else packed(_rows(blank[:, :, None])),
-        "zero_row": hexed(hashing.digests(torch.zeros_like(expected[0, 0, 0, 0]), keep=0)),
+        "zero_row": hexed(zero),
         "expected": packed(expected[kv, head, block]), "found": packed(found[kv, head, block]),
         "page_shape": list(expected.shape[3:]),
-        "strays": packed(_strays(rows_expected, rows_found, paged, index[span])),
+        "strays": packed(_strays(rows_expected, rows_found, paged, index[span], zero)),
     }  # fmt: skip
 
 
@@ -49,12 +50,15 @@ def _rows(pages: torch.Tensor) -> torch.Tensor:
     return hashing.digests(pages, keep=4).flatten(2)
 
 
-def _strays(expected: torch.Tensor, found: torch.Tensor, paged: PagedLayer, index: torch.Tensor) -> torch.Tensor:
+def _strays(
+    expected: torch.Tensor, found: torch.Tensor, paged: PagedLayer, index: torch.Tensor, zero: torch.Tensor
+) -> torch.Tensor:  # fmt: skip
     """int64 [n, 6]: rows that did not arrive and lie elsewhere in this layer under another head, as (kv, head, slot)
     where expected and (kv, head, slot) where found. Bytes that went to the wrong address are seen by this even if none
-    stayed near; a copy under the same head may be an honest one, of an earlier run or of an equal token."""
+    stayed near; a copy under the same head may be an honest one, of an earlier run or of an equal token. A row of zeros
+    lies in many places."""
     size, tokens = paged.block_size, found.shape[2]
-    missing = (expected[:, :, :tokens] != found).nonzero()
+    missing = ((expected[:, :, :tokens] != found) & (expected[:, :, :tokens] != zero)).nonzero()
     wanted = expected[:, :, :tokens][tuple(missing.T)]
     blocks = torch.arange(min(paged.num_blocks, SEARCHED), device=paged.device)
     everywhere = _rows(hashing.pages(paged, blocks)).cpu()

@@ -114,6 +114,32 @@ def test_axes_swapped_beyond_the_load(model):
 
 
 @few
+@given(models(heads=2, blocks=2, block_size=4, size=8), st.integers(0, 2**31))
+def test_a_few_rows_that_seem_to_have_moved_name_nothing(model, seed):
+    """Another prompt's KV, of which a quarter is the same words, a block further on."""
+    layers, _, heads, tokens, width = model.kv.shape
+    quarter, size = model.block_size // 4, model.block_size
+    other = Model.random(
+        2**32 + seed, layers=layers, heads=heads, blocks=tokens // size, block_size=size, dtype=model.dtype,
+        size=width // (4 if model.dtype == "float32" else 2),
+    ).kv  # fmt: skip
+    other[:, :, :, :quarter] = model.kv[:, :, :, size : size + quarter]
+    assert look(model, model.like(other)).name in ("unknown", "truncated_tail")
+
+
+@few
+@given(models(heads=2, blocks=2, block_size=4, size=8))
+def test_zeros_that_were_expected_did_not_move(model):
+    """What was computed had been zeroed, and zeros lie in many places."""
+    zeroed = model.kv.copy()
+    zeroed[:, :, :, : model.block_size] = 0
+    here = np.argwhere(np.ones((2, model.kv.shape[2], model.block_size), bool))
+    strays = np.concatenate((here, here), 1)
+    strays[:, 4], strays[:, 5] = (here[:, 1] + 1) % model.kv.shape[2], 1000
+    assert look(model.like(zeroed), model, strays=strays).name == "unknown"
+
+
+@few
 @given(models(), models())
 def test_stale(model, other):
     shape = [min(a, b) for a, b in zip(model.pages().shape, other.pages().shape, strict=True)]

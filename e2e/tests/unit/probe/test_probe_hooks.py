@@ -152,6 +152,18 @@ def test_a_load_that_went_elsewhere_leaves_strays(engine):
     assert sample.strays.tolist() == here
 
 
+def test_zeros_leave_no_strays():
+    """What was computed had been zeroed: its rows lie in every unused block, under every head."""
+    engine = Engine()
+    engine.truth[NAMES[0]][:] = engine.layers[NAMES[0]].logical[:] = 0
+    engine.step(new=[("cold", COLD, 0, 18)])
+    engine.spoil[NAMES[0]] = lambda kv, blocks: kv[blocks[0]].fill_(50.0)
+    engine.step(new=[("warm", WARM, 16, 2)])
+    sample = engine.digests()[1].sample
+    assert sample is not None
+    assert not len(sample.strays)
+
+
 def test_samples_are_bounded_and_start_anew_with_a_fetch(engine):
     engine.spoil[NAMES[0]] = lambda kv, blocks: kv[blocks[0]].zero_()
     for number in range(3):

@@ -11,6 +11,7 @@ from pathlib import Path
 from e2e import cli
 from e2e.base.judgement import CellJudgement, Judgement, Ttft
 from e2e.base.verdict import Finding, Reason, Verdict
+from e2e.faults.catalogue import FAULTS
 from e2e.report import console, scoreboard
 from e2e.report.clean import Clean, false_alarms
 
@@ -49,6 +50,27 @@ def test_caught_by_which_check_and_located():
 def test_a_wrong_name_is_not_located():
     (row,) = board(CLEAN, cell(Verdict.CORRUPT, DIGEST, fault="kv_swapped")).rows
     assert (row.outcome, row.located) == ("caught", False)
+
+
+def test_what_is_explained_best_names_the_fault():
+    """What a later prompt computes behind wrong KV is wrong as well, and looks like nothing."""
+    follows, cause = (
+        Finding("digests", Reason.DIGEST_DIFFERS, {**PLACE, "block": block, "pattern": pattern, "explained": share})
+        for block, pattern, share in ((1, "unknown", 0.0), (7, "stale", 1.0))
+    )
+    (row,) = board(CLEAN, cell(Verdict.CORRUPT, follows, cause, fault="slot_reused")).rows
+    assert (row.pattern, row.located, row.where) == ("stale", True, "layer 3 K head 1 block 7")
+
+
+def test_what_was_not_planted_is_said():
+    def said(faults) -> str:
+        _, line = scoreboard.score_lines(board(CLEAN, *(cell(Verdict.PASS, fault=fault) for fault in faults)))
+        return line
+
+    known = len(FAULTS)
+    assert said(["bit_flip"]) == f"not planted: {known - 1} of the {known} faults of the catalogue"
+    assert said([*FAULTS][1:]) == f"not planted: 1 of the {known} faults of the catalogue: {next(iter(FAULTS))}"
+    assert len(scoreboard.score_lines(board(CLEAN, *(cell(Verdict.PASS, fault=fault) for fault in FAULTS)))) == 1
 
 
 def test_a_fault_of_one_rank_is_located_on_that_rank_alone():
