@@ -12,7 +12,7 @@ from e2e.base.errors import SettingsError, UsageError
 from e2e.base.kv_form import packed_kv
 from e2e.connectors.installed import installed
 from e2e.connectors.table import ADAPTERS, load
-from e2e.faults.cells import planted, twins
+from e2e.faults.cells import once, planted, twins, twins_of
 from e2e.faults.info import Shape
 from e2e.fit import fitted
 from e2e.grid.axes import Value, axis
@@ -126,12 +126,13 @@ def parts_of(
 
 
 def with_faults(grid: Grid, parts: Iterable[KeyPart], *, packed: bool) -> Grid:
-    """The same cells clean, each several times if asked for, and once more with every fault that can act there.
+    """The same cells clean, each several times if asked for, and once more with every fault that can act there; or,
+    ``--once``, each fault in the first cell of its stories alone, beside its clean twin.
     ``parts``: one for each story of the grid, of any of its cells; ``packed``: see ``Shape``."""
-    made: list[Cell] = []
-    left_out: list[tuple[Cell, str]] = []
+    parts, made, clean = list(parts), [], grid.cells
+    settings, left_out = parts[0].settings, []
     for part in parts:
-        settings, around = part.settings, not part.adapter.abilities.plants_faults
+        around = not part.adapter.abilities.plants_faults
         story = part.cells[0].get("scenario", RERUN)
         cells = [cell for cell in grid.cells if cell.get("scenario", RERUN) == story]
         there, why = planted(cells, settings.faults, shape_of(part, packed=packed), around=around)
@@ -139,8 +140,12 @@ def with_faults(grid: Grid, parts: Iterable[KeyPart], *, packed: bool) -> Grid:
     if not made and left_out:
         cell, why = left_out[0]
         raise SettingsError(f"no fault is left to plant ({cell.id}: {why.rstrip('.')}); widen --cell or --fault.")
+    if settings.once and made:
+        made = once(made)
+        clean, somewhere = twins_of(made, grid.cells), {cell.get("fault") for cell in made}
+        left_out = [(cell, why) for cell, why in left_out if cell.get("fault") not in somewhere]
     invalid = tuple(Invalid(cell, why) for cell, why in left_out)
-    return replace(grid, cells=(*twins(grid.cells, settings.rounds), *made), invalid=(*grid.invalid, *invalid))
+    return replace(grid, cells=(*twins(clean, settings.rounds), *made), invalid=(*grid.invalid, *invalid))
 
 
 def shape_of(part: KeyPart, *, packed: bool) -> Shape:

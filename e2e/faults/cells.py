@@ -22,6 +22,22 @@ def twins(cells: Iterable[Cell], rounds: int) -> list[Cell]:
     ]
 
 
+def once(made: Iterable[Cell]) -> list[Cell]:
+    """Of planted cells those that a score needs: of a fault that any story shows the first, of others the first of each
+    story."""
+    first: dict[tuple[object, object], Cell] = {}
+    for cell in made:
+        fault = cell.get("fault")
+        first.setdefault((fault, cell.get("scenario") if find(str(fault)).scenarios else None), cell)
+    return list(first.values())
+
+
+def twins_of(made: Iterable[Cell], cells: Iterable[Cell]) -> list[Cell]:
+    """Those of ``cells`` that one of the planted ones differs from in its fault alone."""
+    without = [{axis: value for axis, value in cell.settings.items() if axis != "fault"} for cell in made]
+    return [cell for cell in cells if dict(cell.settings) in without]
+
+
 def planted(
     cells: Sequence[Cell], names: Sequence[str], shape: Shape, *, around: bool
 ) -> tuple[list[Cell], list[tuple[Cell, str]]]:

@@ -12,8 +12,8 @@ from e2e.grid.axes import NO_AXES
 #: Flags of the run that the cell's own settings stand for, that would touch the run's folder, or that other commands
 #: than run and faults have; each with the number of its values.
 LEFT_OUT = {
-    "--resume": 0, "--grid": 1, "--cell": 1, "--out": 1, "--fault": 1, "--rounds": 1, "--axis": 3, "--a": 1, "--b": 1,
-    "--concurrency": 1, "--repeats": 1, "--scenario": 1, "--program": 1,
+    "--resume": 0, "--grid": 1, "--cell": 1, "--out": 1, "--fault": 1, "--rounds": 1, "--once": 0, "--axis": 3,
+    "--a": 1, "--b": 1, "--concurrency": 1, "--repeats": 1, "--scenario": 1, "--program": 1,
 }  # fmt: skip
 #: Settings that the run's own command line need not show, with what the command takes for them when they aren't given:
 #: older recordings don't spell out variables, and a clean cell of a self-test is run again by ``run``.

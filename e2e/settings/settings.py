@@ -222,7 +222,7 @@ class Judged(Flags):
 
 class Planted(Flags):
     """``faults``: those of a self-test, empty for all, "none" for clean cells alone. ``rounds``: how often each of its
-    clean cells is replayed."""
+    clean cells is replayed. ``once``: is each fault planted in one cell only, of each story that is to see it."""
 
     faults: Annotated[
         tuple[str, ...],
@@ -230,6 +230,11 @@ class Planted(Flags):
         flag("fault", "A fault to plant; several add up. none: clean cells only.", metavar="NAME", default="all"),
     ] = ()
     rounds: Annotated[int, at_least(1), flag("rounds", "How often each clean cell is replayed.", metavar="N")] = 1
+    once: Annotated[
+        bool,
+        word(parsers.switch),
+        flag("once", "Plant each fault in the first cell only of each story that is to see it.", default=False),
+    ] = False
 
 
 class Sharded(Flags):

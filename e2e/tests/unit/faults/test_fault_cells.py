@@ -4,7 +4,7 @@ from pathlib import Path
 
 from e2e.base.cell import Cell
 from e2e.faults.catalogue import FAULTS
-from e2e.faults.cells import planted, twins
+from e2e.faults.cells import once, planted, twins, twins_of
 from e2e.faults.info import Shape
 from e2e.scenarios.table import SCENARIOS
 
@@ -49,6 +49,20 @@ def test_a_fault_that_is_named_twice_is_planted_once():
     cells = [Cell({"layout": "HND", "overlap": "off", "placement": "index"})]
     made, _ = planted(cells, ["bit_flip", "zero_layer", "bit_flip"], SHAPE, around=False)
     assert [cell.settings["fault"] for cell in made] == ["bit_flip", "zero_layer"]
+
+
+def test_once_each_fault_is_planted_in_one_cell_of_each_story_that_is_to_see_it():
+    told = [replace(cell, settings={**cell.settings, "scenario": name}) for name in ("arms", "crowd") for cell in CELLS]
+    cells = [*CELLS, *told]
+    names = ["bit_flip", "overlap_not_waited", "loads_exchanged", "worn_out_at_load_3"]
+    made = once(planted(cells, names, SHAPE, around=False)[0])
+    assert [cell.id.removeprefix("NHD-chunkwise-") for cell in made] == [
+        "overlap_off-index-fault_bit_flip", "overlap_on-index-fault_overlap_not_waited",
+        "overlap_off-index-scenario_crowd-fault_loads_exchanged", "overlap_off-index-fault_worn_out_at_load_3",
+        "overlap_off-index-scenario_crowd-fault_worn_out_at_load_3",
+    ]  # fmt: skip
+    twins = [cell.id.removeprefix("NHD-chunkwise-") for cell in twins_of(made, cells)]
+    assert twins == ["overlap_off-index", "overlap_on-index", "overlap_off-index-scenario_crowd"]
 
 
 def test_a_fault_on_one_rank_is_planted_where_there_is_one():
