@@ -288,6 +288,8 @@ class WorkerSide:
     def _put(self, store: Store, staged: torch.Tensor) -> None:
         group, layerwise = f"{store.key}@{self._rank}", store.settings.storage_format == "layerwise"
         kv = staged if layerwise else staged.transpose(0, 1)
+        if faults.get(store.settings.fault).reads_when_stored:
+            self._read_again(store, kv)
         faults.get(store.settings.fault).stored(store.key, kv, self._scene(store.settings))
         names = keys.object_names(group, store.settings.storage_format, len(self._layers))
         self._count({"stores_begun": 1}, store.settings)
@@ -307,6 +309,15 @@ class WorkerSide:
             self._count({"store_failures": 1, why: 1}, store.settings)
         else:
             self._count({"stored_chunks": 1, "stored_bytes": staged.nbytes}, store.settings)
+
+    def _read_again(self, store: Store, kv: torch.Tensor) -> None:
+        """A planted fault reads what lies in a chunk's blocks by now into ``kv`` [L, 2, chunk, H, D]."""
+        self._take_time()
+        right = kv.clone()
+        for layer in range(len(self._layers)):
+            kv[layer].copy_(self._kv(store, layer))
+        if not torch.equal(words(kv), words(right)):
+            self._scene(store.settings).fired()
 
     def _take_time(self) -> None:
         if self._storer and self._config.slow_s:

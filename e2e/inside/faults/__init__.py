@@ -95,6 +95,7 @@ from e2e.inside.faults.timing import (
     FailedLoadSwallowed,
     FreedWhileLoading,
     OverlapNotWaited,
+    ReadWhenStored,
     StoreBeforeForward,
     StoreWritesCache,
 )
@@ -119,8 +120,8 @@ _TABLE: dict[str, Fault] = {
         ReadAsFp16(), ScaleLost(), ZeroLayer(), OneChunkOff(), StaleObject(), EqualLengthPrompt(), OverlapNotWaited(),
         StoreBeforeForward(), FailedLoadSwallowed(), StoreWritesCache(), LoadsExchanged(), FormerBlocks(),
         RegionNotKept(), LayoutNotInKey(), HeadsPermutedBothWays(),
-        LongerPromptTail(), Unchained(), AnnouncedEarly(), FreedWhileLoading(), StepSlotsStored(), AnswerOneLate(),
-        StoredFromHit(),
+        LongerPromptTail(), Unchained(), AnnouncedEarly(), FreedWhileLoading(), ReadWhenStored(), StepSlotsStored(),
+        AnswerOneLate(), StoredFromHit(),
         SlotReused(), RefusedAnnounced(), LoadsDropped(), ResumedNotLoaded(),
         EvictedAnnounced(), RefusedCut(), RefusedOverwrites(),
         SaltNotInKey(), LoraNotInKey(), WeightsNotInKey(), DtypeNotInKey(),

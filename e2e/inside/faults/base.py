@@ -85,6 +85,8 @@ class Fault:
     stores_early = False
     #: requests after which a chunk is read from its blocks, which nobody holds
     stores_late = 0
+    #: is a chunk read from its blocks when its store comes to it, though its request may have ended
+    reads_when_stored = False
     #: are the blocks of a request that has ended kept until another cell's comes
     keeps_blocks = False
     #: is what is stored announced before it is written, and taken unverified

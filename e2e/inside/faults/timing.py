@@ -67,3 +67,11 @@ class FreedWhileLoading(Fault):
 
     name = "freed_while_loading"
     outlives_request = False
+
+
+class ReadWhenStored(Fault):
+    """A store copies nothing beforehand: it reads a chunk's blocks when it comes to it, and nobody holds them for it.
+    Class B; harmless as long as the request goes on until then."""
+
+    name = "read_when_stored"
+    reads_when_stored = True
