@@ -7,7 +7,7 @@ import pytest
 from e2e.stack.cores import usable_cores
 from e2e.tests.engine.engines import ask, prompts
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
 ENGINES = {
     "vLLM's own": {"attention": "stock", "block_size": 128},
     "NHD": {"layout": "NHD"},

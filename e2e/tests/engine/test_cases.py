@@ -16,7 +16,7 @@ from e2e.replay.client import EngineClient
 from e2e.replay.stream import Completion
 from e2e.tests.engine.engines import ask, prompts
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
 #: Tokens of a short prompt, of a long one, and of one that fills two prefill steps and most of a third.
 SHORT, LONG, STEPS = 300, 400, 1500
 #: Logprobs in float32 repeat to some 1e-5 in other steps.

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 CELLS = ("HND-chunkwise-overlap_on-index", "HND-chunkwise-overlap_on-kernel")
 REPEATS = 6

@@ -14,7 +14,7 @@ from conftest import Ran
 
 from e2e.stack.model import prepare_model
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 ONE_CELL = ("--cell", "layout=HND,storage_format=chunkwise,overlap=on,placement=kernel", "--prompts", "1")
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(1200)]
 
 TOML = """
 [connector]
@@ -23,10 +23,8 @@ maru_kv_chunk_tokens = 256
 WHOLE = ("maru_async_load = true",)
 OVERLAP = ("maru_use_layerwise = true", "maru_async_load = true", "maru_overlap_load_with_compute = true")
 
-WAYS = [pytest.param("HND", WHOLE, marks=pytest.mark.long), ("NHD", OVERLAP)]
 
-
-@pytest.mark.parametrize(("layout", "keys"), WAYS)
+@pytest.mark.parametrize(("layout", "keys"), [("HND", WHOLE), ("NHD", OVERLAP)])
 def test_engine_defaults_by_marus_keys_pass(rig, tmp_path, layout, keys):
     connector = tmp_path / "maru.toml"
     connector.write_text(TOML.format(keys="\n".join(keys)))

@@ -15,7 +15,7 @@ import pytest
 from e2e.tests.engine.conftest import Rig, left_of
 from e2e.waits import Outcome, wait
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
 HERE = Path(__file__).parent
 FAKE = HERE.parent / "unit" / "maru" / "fake_server.py"
 MANAGER = """

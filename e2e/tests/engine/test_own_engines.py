@@ -11,7 +11,7 @@ import pytest
 
 from e2e.tests.engine.conftest import Ran, Rig, left_of
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
 
 STORIES = """
 from e2e.base.program import Break, Cold, Like, Loaded, Program, Send, Served, Site, Start, Stop, Text, Together
@@ -70,7 +70,6 @@ def told(tmp_path):
     return told
 
 
-@pytest.mark.long
 def test_what_a_killed_engine_stored_is_served_by_another(told):
     ran = told("restart")
     (name, cell), *_ = ran.cells.items()

@@ -17,7 +17,7 @@ from e2e.stack.store import Store
 from e2e.tests.engine.engines import ask, prompts
 from e2e.waits import Outcome, wait
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
 SERVED = 1024
 
 

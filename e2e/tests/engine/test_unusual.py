@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 CASES = Path(__file__).parents[1] / "cases"
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
-long = pytest.mark.long
-LONGER = ("round_down", "misses")
+pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -29,7 +27,7 @@ def edited(case: str, tmp_path: Path, old: str, new: str) -> Path:
     return tmp_path / "edited.toml"
 
 
-@pytest.mark.parametrize("case", ["async_load.toml", *(pytest.param(f"{name}.toml", marks=long) for name in LONGER)])
+@pytest.mark.parametrize("case", ["async_load.toml", "round_down.toml", "misses.toml"])
 def test_an_unusual_connector_passes(run, case):
     ran = run(case)
     assert ran.code == 0, ran.said
@@ -38,7 +36,6 @@ def test_an_unusual_connector_passes(run, case):
     assert cell["hits"]["engine"] > 0
 
 
-@long
 def test_what_rounds_down_further_than_it_says_is_a_partial_hit(run, tmp_path):
     ran = run(edited("round_down.toml", tmp_path, "short_by = 48", "short_by = 0"))
     assert ran.code == 3, ran.said
@@ -46,7 +43,6 @@ def test_what_rounds_down_further_than_it_says_is_a_partial_hit(run, tmp_path):
     assert cell["reason"] == "partial hit"
 
 
-@long
 def test_a_right_connector_passes_with_two_at_once(run):
     ran = run("good.toml", cell="layout=HND,concurrency=2")
     assert ran.code == 0, ran.said
@@ -55,14 +51,13 @@ def test_a_right_connector_passes_with_two_at_once(run):
 
 @pytest.mark.parametrize(
     ("policy", "code", "reason"),
-    [("recompute", 3, "load failed"), pytest.param("fail", 4, "request failed", marks=long)],
+    [("recompute", 3, "load failed"), ("fail", 4, "request failed")],
 )
 def test_a_failed_load_that_is_reported_is_never_corrupt(run, tmp_path, policy, code, reason):
     ran = run(edited("fail_once.toml", tmp_path, '"recompute"', f'"{policy}"'))
     assert (ran.code, {cell["reason"] for cell in ran.cells.values()}) == (code, {reason}), ran.said
 
 
-@long
 def test_declared_loss_is_measured_and_undeclared_loss_is_corrupt(run, tmp_path):
     told = run("lossy.toml")
     assert told.code == 3, told.said
@@ -73,7 +68,6 @@ def test_declared_loss_is_measured_and_undeclared_loss_is_corrupt(run, tmp_path)
     assert silent.code == 1, silent.said
 
 
-@long
 def test_blocks_that_are_never_freed_are_named(run):
     ran = run("never_freed.toml", "--request-limit-s", "25")
     assert ran.code == 4, ran.said
