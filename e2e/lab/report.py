@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from e2e.report import markdown, terminal
+from e2e.report import terminal
 from e2e.report.document import Block, Document, Heading, Items, Paragraph, Table
-from e2e.report.files import put
+from e2e.report.files import write as write_forms
+from e2e.report.forms import Report
 
 Result = Mapping[str, object]
 #: Worst first: what a placement did with a format is what it did with the worst of the dtypes.
@@ -17,9 +18,10 @@ _ORDER = ("fails", "mismatch", "refuses", "same")
 
 
 def write(regression: Result, bench: Result | None, *, directory: Path) -> None:
-    """placement.md in ``directory``, and on the terminal. UsageError when it can't be written."""
+    """placement.* in ``directory``, and on the terminal. UsageError when it can't be written."""
     shown = document(regression, bench)
-    put(directory / "placement.md", markdown.render(shown))
+    rows = [*regression["grid"], *(bench["rows"] if bench else [])]
+    write_forms(Report(lambda: shown, rows=lambda: rows), directory, "placement")
     terminal.show(shown, on=terminal.console(sys.stdout))
     terminal.show([Paragraph(f"report: {directory / 'placement.md'}")], on=terminal.console(sys.stdout))
 

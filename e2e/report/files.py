@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -13,16 +14,25 @@ from e2e.base.errors import EXIT_CORRUPT, UsageError
 from e2e.base.event import Event
 from e2e.base.exhibit import Exhibit
 from e2e.base.judgement import Judgement
-from e2e.report import html, junit, markdown, report_csv, report_json, run_page, run_report
-from e2e.report.facts import facts
+from e2e.report import junit, report_json, run_page, run_report
+from e2e.report.facts import RunFacts, facts
+from e2e.report.forms import FORMS, Report
 
-RENDERERS = {
-    "report.json": report_json.render,
-    "report.csv": report_csv.render,
-    "junit.xml": junit.render,
-    "report.md": lambda facts, judgement: markdown.render(run_report.document(facts, judgement)),
-    "report.html": lambda facts, judgement: html.render(run_page.page(facts, judgement)),
-}
+
+def of_run(facts: RunFacts, judgement: Judgement) -> Report:
+    return Report(
+        partial(run_report.document, facts, judgement), page=partial(run_page.page, facts, judgement),
+        data=partial(report_json.report, facts, judgement),
+        rows=lambda: report_json.report(facts, judgement)["cells"],
+    )  # fmt: skip
+
+
+def _in(form: Callable[[Report], str | None]) -> Callable[[RunFacts, Judgement], str]:
+    return lambda facts, judgement: form(of_run(facts, judgement))
+
+
+#: File of a run -> what stands in it.
+RENDERERS = {f"report.{ending}": _in(form) for ending, form in FORMS.items()} | {"junit.xml": junit.render}
 
 
 def write_reports(
@@ -32,9 +42,16 @@ def write_reports(
     """All of ``RENDERERS``. ``exhibits``: what the page shows of each verdict; without them it is quickly made. The
     same recording gives the same bytes, but for words of tokens, which a tokenizer at hand tells, and plots, which
     matplotlib draws. UsageError when the folder can't be written."""
-    of_run = facts(events, exhibits)
+    told = facts(events, exhibits)
     for name, render in RENDERERS.items():
-        put(directory / name, render(of_run, judgement))
+        put(directory / name, render(told, judgement))
+
+
+def write(report: Report, folder: Path, name: str, *, cure: str = "choose another folder by --out") -> None:
+    """``name``.md and so on in ``folder``. UsageError with the ``cure`` where it can't be written."""
+    for ending, render in FORMS.items():
+        if (text := render(report)) is not None:
+            put(folder / f"{name}.{ending}", text, cure=cure)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -14,11 +13,11 @@ from e2e.base.judgement import Judgement
 from e2e.base.speed import by_length
 from e2e.base.verdict import Verdict
 from e2e.connectors.table import DEFAULT, load
-from e2e.report import markdown, terminal
-from e2e.report.document import Block, Code, Document, Heading, Items, Paragraph, Table
+from e2e.report import plots, terminal
+from e2e.report.document import Block, Code, Document, Heading, Items, PageBlock, Paragraph, Plot, Table
 from e2e.report.facts import facts
-from e2e.report.files import put
-from e2e.report.report_json import plain
+from e2e.report.files import write as write_forms
+from e2e.report.forms import Report
 from e2e.report.rows import no_speedup, seconds, share, times
 from e2e.report.sentences import headline, verdict_text
 
@@ -36,12 +35,29 @@ ONE_DOUBLE = (
 
 
 def write(found: GainJudgement, events: Sequence[Event], folder: Path) -> None:
-    """gain.json and gain.md in ``folder``; the latter on the terminal, too. UsageError when it can't be written."""
+    """gain.* in ``folder``, and on the terminal. UsageError when it can't be written."""
     shown = document(found, events)
-    cure = "make room for it in the folder of the comparison"
-    put(folder / "gain.json", json.dumps(plain(as_json(found, events)), indent=1) + "\n", cure=cure)
-    put(folder / "gain.md", markdown.render(shown), cure=cure)
+    report = Report(
+        lambda: shown, page=lambda: [*shown, *_plot(found.answers)], data=lambda: as_json(found, events),
+        rows=lambda: [{**asdict(answer), "sentence": sentence(answer)} for answer in found.answers],
+    )  # fmt: skip
+    write_forms(report, folder, "gain", cure="make room for it in the folder of the comparison")
     terminal.show(shown, on=terminal.console(sys.stdout))
+
+
+def _plot(answers: Sequence[Answer]) -> Iterator[PageBlock]:
+    told = [answer for answer in answers if answer.client is not None]
+    if not told:
+        return
+    bars = [(_named(answer), answer.client, answer.noise) for answer in told]
+    if svg := plots.changes(bars, rows=len(bars)):
+        yield Plot(svg, "Change of the client's TTFT with its 95 % interval; grey is a again against a, the noise.")
+    else:
+        yield Paragraph(plots.MISSING)
+
+
+def _named(answer: Answer) -> str:
+    return f"{answer.branch}, {answer.concurrency} at once, {answer.length or 'all'} tokens"
 
 
 def as_json(found: GainJudgement, events: Iterable[Event]) -> dict[str, object]:

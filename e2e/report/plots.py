@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from e2e.report.escape import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from e2e.base.gain import Change
 
 MISSING = (
     "No plots: matplotlib is not installed; pip install 'maru-e2e[report]', then maru-e2e judge this folder again."
@@ -55,7 +58,9 @@ def _drawn(draw: Callable[..., None]) -> Callable[..., str | None]:
             axes.patch.set_alpha(0)
             draw(axes, *args)
             file = io.StringIO()
-            figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # its own fonts lack a letter; the reader's browser has it
+                figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
         return _themed(file.getvalue())
 
     return drawn
@@ -94,3 +99,20 @@ def by_length(axes: Axes, samples: Mapping[str, Sequence[tuple[int, float]]]) ->
     axes.set_xlabel("tokens of the prompt")
     axes.set_ylabel("TTFT, s")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+
+
+@_drawn
+def changes(axes: Axes, bars: Sequence[tuple[str, Change, Change | None]]) -> None:
+    """(name, change, noise): relative changes of TTFT with their intervals, from above down."""
+    for row, (_, change, noise) in enumerate(bars):
+        if noise is not None:
+            axes.plot([noise.low * 100, noise.high * 100], [row, row], linewidth=9, alpha=0.25, color=_INK)
+        beyond = noise is None or not noise.low <= change.median <= noise.high
+        colour = COLOURS[0] if beyond and change.median < 0 else COLOURS[1] if beyond else _INK
+        axes.plot([change.low * 100, change.high * 100], [row, row], linewidth=2, color=colour)
+        axes.plot([change.median * 100], [row], "o", markersize=5, color=colour)
+    axes.axvline(0, linewidth=0.8, color=_INK)
+    axes.set_yticks(range(len(bars)), [named(name) for name, _, _ in bars])
+    axes.invert_yaxis()
+    axes.grid(axis="x")
+    axes.set_xlabel("change of TTFT, %")

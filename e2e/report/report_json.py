@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -36,11 +35,6 @@ def report(facts: RunFacts, judgement: Judgement) -> dict[str, object]:
 
 def _untold(name: str) -> dict[str, str]:
     return {"scenario": name, "provokes": provokes(name)}
-
-
-def render(facts: RunFacts, judgement: Judgement) -> str:
-    """In ASCII: what a terminal would obey, or no file can hold, stands as an escape."""
-    return json.dumps(report(facts, judgement), indent=2, allow_nan=False) + "\n"
 
 
 def summary(judgement: Judgement) -> dict[str, object]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -16,11 +16,11 @@ from e2e.base.verdict import Reason, Verdict
 from e2e.faults.catalogue import FAULTS
 from e2e.faults.info import KINDS
 from e2e.grid.cells import RERUN
-from e2e.report import markdown, terminal
+from e2e.report import terminal
 from e2e.report.clean import Clean, by_story, false_alarms, summed, table
-from e2e.report.document import Document, Heading, Items, Paragraph, Table
-from e2e.report.files import put
-from e2e.report.report_json import plain
+from e2e.report.document import Document, Heading, Items, Judged, Matrix, PageBlock, Paragraph, Table, Tile
+from e2e.report.files import write
+from e2e.report.forms import Report
 from e2e.report.scores import Score, Told, scores, sentence, total
 
 #: Which check a finding speaks for. The exact oracle is the first two, without any digest.
@@ -177,7 +177,7 @@ def _located(fault: str, pattern: str, place: Mapping[str, object]) -> bool:
 def show(
     board: Scoreboard, *, on: Console, directory: Path | None, ended: bool = True, recordings: Sequence[str] = ()
 ) -> int:
-    """Prints the scoreboard, writes scoreboard.json and scoreboard.md, returns the exit code. ``directory``: None where
+    """Prints the scoreboard, writes it in all forms, returns the exit code. ``directory``: None where
     nothing is to be written. ``ended``: did every run come to its end? ``recordings``: what they are, where there are
     several."""
     undone = [f"{row.outcome}: {row.fault} in {row.cell}: {row.why}" for row in board.rows if row.outcome != CAUGHT]
@@ -187,8 +187,12 @@ def show(
     if directory:
         more = {name: value for name, value in asdict(board.alone).items() if name != "scenario"}
         scored = more | {"scores": [asdict(score) for score in board.scores], "recordings": recordings}
-        put(directory / "scoreboard.json", json.dumps(plain(asdict(board) | scored), indent=1) + "\n")
-        put(directory / "scoreboard.md", markdown.render(document(board, ended=ended, recordings=recordings)))
+        shown = partial(document, board, ended=ended, recordings=recordings)
+        report = Report(
+            shown, page=lambda: [*shown(), *_matrix(board)], data=lambda: asdict(board) | scored,
+            rows=lambda: [asdict(row) for row in board.rows],
+        )  # fmt: skip
+        write(report, directory, "scoreboard")
         paths = [f"scoreboard: {directory / 'scoreboard.md'}"]
         paths += [] if recordings else [f"each cell: {directory / 'report.md'}"]
         terminal.show(map(Paragraph, paths), on=on)
@@ -249,7 +253,8 @@ def document(board: Scoreboard, *, ended: bool = True, recordings: Sequence[str]
     headings = ("fault", "cell", "outcome", "seen by", "pattern", "first wrong place")
     rows = [
         (
-            row.fault, row.cell, row.outcome + (f": {row.why}" if row.why else ""), ", ".join(row.checks) or "-",
+            row.fault, row.cell, Judged(row.outcome + (f": {row.why}" if row.why else "")),
+            ", ".join(row.checks) or "-",
             (row.pattern or "-") + (" (wrong)" if row.located is False else ""), row.where or "-",
         )
         for row in board.rows
@@ -262,6 +267,20 @@ def document(board: Scoreboard, *, ended: bool = True, recordings: Sequence[str]
         Heading("What was planted"), Table(("fault", "kind", "what it does", "what it stands for"), meant, left=4),
         Heading("What was seen"), Table(headings, rows, left=6),
     ]  # fmt: skip
+
+
+def _matrix(board: Scoreboard) -> list[PageBlock]:
+    """Faults down, cells and stories across: the worst that came out there."""
+    places = list(dict.fromkeys((row.cell, row.scenario) for row in board.rows))
+    rows: dict[str, dict[tuple[str, str], str]] = {}
+    for row in board.rows:
+        found, place = rows.setdefault(row.fault, {}), (row.cell, row.scenario)
+        found[place] = max(found.get(place, row.outcome), row.outcome, key=(CAUGHT, UNDECIDED, MISSED).index)
+    if not rows:
+        return []
+    columns = [cell if scenario == RERUN else f"{cell} {scenario}" for cell, scenario in places]
+    tiles = [(f, [Tile(Judged(of[p])) if p in of else None for p in places]) for f, of in rows.items()]
+    return [Heading("Faults by cell"), Matrix("fault", columns, tiles)]
 
 
 def _figures(board: Scoreboard) -> list[Table]:

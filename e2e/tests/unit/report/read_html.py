@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 import unicodedata
+import xml.etree.ElementTree as xml
 from html.parser import HTMLParser
 
 #: What our templates write, and nothing else.
@@ -18,6 +19,9 @@ ATTRIBUTES = {
     "lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "role", "aria-label", "tabindex", "open",
     "scope", "src", "alt", "viewbox", "width", "height", "preserveaspectratio", "shape-rendering", "d",
 }  # fmt: skip
+#: What matplotlib draws by.
+DRAWN = {"svg", "style", "metadata", "RDF", "Work", "type", "format", "date", "creator", "Agent", "title", "defs", "g",
+         "path", "use", "text", "tspan", "clipPath", "rect"}  # fmt: skip
 VOID = {"meta", "img", "path"}
 CSP = "default-src 'none'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -59,6 +63,15 @@ def parsed(page: str) -> _Read:
     return read
 
 
+def assert_drawing(svg: str) -> None:
+    """Well-formed, nothing but shapes and words, and no reference but to itself."""
+    for element in xml.fromstring(svg).iter():
+        assert element.tag.rpartition("}")[2] in DRAWN, element.tag
+        for name, value in element.attrib.items():
+            assert not name.lower().startswith("on")
+            assert not name.endswith("href") or value.startswith("#")
+
+
 def assert_self_contained(page: str, *, others: tuple[str, ...] = ()) -> _Read:
     """Nothing but our own elements, nothing that loads or runs anything, no character that can't be seen, links within
     the page or to the ``others``."""
@@ -72,7 +85,9 @@ def assert_self_contained(page: str, *, others: tuple[str, ...] = ()) -> _Read:
     for tag, attrs in read.tags:
         assert attrs.keys() <= ATTRIBUTES, (tag, attrs)
         if "src" in attrs:
-            assert re.fullmatch(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]+", attrs["src"] or "")
+            found = re.fullmatch(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)", attrs["src"] or "")
+            assert found
+            assert_drawing(base64.b64decode(found[1]).decode())
         if "href" in attrs:
             assert attrs["href"] in others or (attrs["href"] or "#").removeprefix("#") in ids, attrs
         if tag == "path":

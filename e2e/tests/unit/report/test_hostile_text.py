@@ -28,7 +28,7 @@ from e2e.base.event import Event
 from e2e.base.gain import NOTHING, WITHIN, Answer, Change, GainJudgement, Launches, Overlap
 from e2e.judge import judge
 from e2e.judge.exhibits import exhibits
-from e2e.report import console, gain, markdown, scoreboard, terminal
+from e2e.report import console, gain, scoreboard, terminal
 from e2e.report.escape import cell, code, fence, inline
 from e2e.report.facts import facts
 from e2e.report.files import RENDERERS, write_reports
@@ -191,7 +191,7 @@ def test_a_run(draw):
     assert_shows(shown(lambda on: console.show(of_run, judgement, on=on, directory=Path("/r"))))
 
 
-@FEW
+@settings(FEW, max_examples=40)
 @given(words())
 def test_a_scoreboard(tmp_path_factory, draw):
     tmp_path = tmp_path_factory.mktemp("board")
@@ -202,11 +202,13 @@ def test_a_scoreboard(tmp_path_factory, draw):
     assert_harmless(text)
     assert rows_are_whole(text)
     assert json.loads((tmp_path / "scoreboard.json").read_text())["rows"]
+    assert_self_contained((tmp_path / "scoreboard.html").read_text())
+    assert_no_formula((tmp_path / "scoreboard.csv").read_text())
 
 
-@FEW
+@settings(FEW, max_examples=20)
 @given(words())
-def test_a_gain(draw):
+def test_a_gain(tmp_path_factory, capsys, draw):
     change = Change(-0.1, -0.2, 0.0, 30)
     plan = {"names": {"a": draw(), "b": draw()}, "axis": draw(), "double": False, "device": draw()}
     answers = [
@@ -216,11 +218,15 @@ def test_a_gain(draw):
     launches = (Launches(draw(), "a", 513, draw(), 3.0, None, 2.0),)
     events = hostile_run(draw)
     found = GainJudgement(plan, judge(events), tuple(answers), launches, (Overlap(draw(), draw(), 1, 1, 1),))
-    blocks = gain.document(found, events)
-    text = markdown.render(blocks)
+    folder = tmp_path_factory.mktemp("gain")
+    gain.write(found, events, folder)
+    assert_shows(capsys.readouterr().out)
+    text = (folder / "gain.md").read_text()
     assert_harmless(text)
     assert rows_are_whole(text)
-    assert_shows(shown(lambda on: terminal.show(blocks, on=on)))
+    assert_self_contained((folder / "gain.html").read_text())
+    assert_no_formula((folder / "gain.csv").read_text())
+    assert json.loads((folder / "gain.json").read_text())["answers"]
 
 
 @FEW
