@@ -45,11 +45,11 @@ class Evidence:
             Path(folder).mkdir(parents=True, exist_ok=True)
             path = Path(folder) / f"evidence-{engine}.sqlite"
             self._file = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+            self._file.execute("PRAGMA synchronous=OFF")  # it need not outlive a power cut
             # ranks start at once, and SQLite waits for nobody while one of them turns WAL on
             with path.with_suffix(".lock").open("w") as alone:
                 fcntl.flock(alone, fcntl.LOCK_EX)
                 self._file.execute("PRAGMA journal_mode=WAL")
-                self._file.execute("PRAGMA synchronous=OFF")  # it need not outlive a power cut
                 self._file.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             raise EvidenceError(f"No evidence can be kept in {folder} ({error}); name another folder.") from None

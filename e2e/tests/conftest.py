@@ -38,3 +38,9 @@ def wheel(tmp_path_factory) -> Path:
 def pytest_collection_modifyitems(items):
     """Docker last: .ci/run builds the images while the others run."""
     items.sort(key=lambda item: item.get_closest_marker("docker") is not None)
+
+
+def pytest_collection_finish():
+    """Tensors of tests are small: threads that wait for each other cost up to ten times what they do."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)

@@ -103,7 +103,7 @@ def test_a_child_that_left_the_group_is_found(start, run_id):
     engine = start("ready", STAND_IN_CHILD="1")
     engine.wait_ready(20)
     assert len(processes_of(run_id)) == 2
-    engine.stop(1)
+    engine.stop(0.3)
     assert not processes_of(run_id)
 
 
@@ -113,7 +113,7 @@ def test_a_child_that_outlived_its_parent_is_found(start, run_id):
     os.kill(engine._child.handle.pid, signal.SIGKILL)
     assert wait(lambda: not engine.alive(), limit_s=5) is Outcome.READY
     assert len(processes_of(run_id)) == 1
-    engine.stop(1)
+    engine.stop(0.3)
     assert not processes_of(run_id)
 
 
