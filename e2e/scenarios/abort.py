@@ -17,7 +17,7 @@ from e2e.base.program import (
 )
 from e2e.scenarios.arms import forgotten
 from e2e.scenarios.opening import PLAIN
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 #: Seconds that the store and the load of a long text take at least, and after which the client leaves.
 LONG_S, GONE_S = 2.0, 0.5
@@ -25,7 +25,7 @@ LONG_S, GONE_S = 2.0, 0.5
 LOADED, STORED, VICTIM = range(3)
 
 
-class Abort:
+class Abort(Scenario):
     """The client goes away in mid-store and in mid-load; its blocks are the next one's only when nobody writes."""
 
     name = "abort"

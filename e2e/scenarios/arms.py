@@ -21,7 +21,7 @@ from e2e.base.program import (
     Text,
     Where,
 )
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 BASELINE, CONNECTOR = Site("baseline", connector=False, store=None), Site("connector")
 #: What is computed before anything is loaded.
@@ -85,7 +85,7 @@ def forgotten(site: Site = CONNECTOR) -> tuple[Step, Step]:
     return Forget(site.name), Scribble(site.name)
 
 
-class Arms:
+class Arms(Scenario):
     """Each prompt cold, from vLLM's own cache, then twice from the connector, and nothing else."""
 
     name = "arms"

@@ -28,7 +28,7 @@ from e2e.base.program import (
 )
 from e2e.scenarios.arms import forgotten
 from e2e.scenarios.opening import PLAIN
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 POOL = "pool"
 #: Policy -> what its engine does with a request whose load failed.
@@ -41,7 +41,7 @@ UNHEARD = (Happened("index_errors"), Happened("store_failures"), Happened("answe
 KEPT, NEW = range(2)
 
 
-class BrokenServer:
+class BrokenServer(Scenario):
     """The store's server dies, comes back, is slow or hangs, and its objects are deleted, lost, torn, truncated or
     replaced before they are loaded: what can't be loaded is computed, or refused where the policy says so."""
 

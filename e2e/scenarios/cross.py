@@ -21,7 +21,7 @@ from e2e.base.program import (
     Text,
 )
 from e2e.scenarios.arms import BASELINE, forgotten
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 Value = str | int
 #: Axis -> what the other engine has instead of the cell's value.
@@ -36,7 +36,7 @@ OTHERWISE: Mapping[str, Callable[[Value], Value]] = {
 HOME = Site("home")
 
 
-class Cross:
+class Cross(Scenario):
     """What was stored under one setting is asked for under another, of the same engine where a request brings it along:
     served right, or not at all."""
 

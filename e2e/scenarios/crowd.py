@@ -6,14 +6,14 @@ from itertools import cycle, islice
 
 from e2e.base.program import Happened, Like, Program, Text
 from e2e.scenarios.opening import Opening
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 REQUESTS = 8
 #: Requests of the second round come within so many seconds: some steps load while others are answered.
 SPREAD_S = 1.0
 
 
-class Crowd:
+class Crowd(Scenario):
     """Several loads in one step go each to its own request, and none into one that is at work already."""
 
     name = "crowd"

@@ -20,14 +20,14 @@ from e2e.base.program import (
 )
 from e2e.scenarios.arms import BASELINE, COLD, CONNECTOR, forgotten
 from e2e.scenarios.cross import OTHERWISE
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 #: Seeds of two adapters, and of the other weights.
 ADAPTERS, WEIGHTS = (1, 2), 1
 ALONE = (BASELINE.name, "cold")
 
 
-class Identity:
+class Identity(Scenario):
     """The same text under another salt, by another adapter, other weights, another dtype and another tenant: each would
     be a hit if it were not for that, and none may be."""
 

@@ -17,10 +17,10 @@ from e2e.base.program import (
     Text,
 )
 from e2e.scenarios.arms import forgotten
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 
-class LongPrompt:
+class LongPrompt(Scenario):
     """Prefill in steps that end inside a unit of the connector, of prompts at the edges of its units and of blocks."""
 
     name = "long_prompt"

@@ -17,7 +17,7 @@ from e2e.base.program import (
     Text,
 )
 from e2e.scenarios.arms import BASELINE, CONNECTOR, forgotten
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 #: Texts by index. ``SPLICED``: the beginning of ``OTHER`` and the body of ``WHOLE``, which was stored behind another
 #: beginning.
@@ -26,7 +26,7 @@ WHOLE, OTHER, SUFFIX, EXTENSION, ROLLBACK, SPLICED = range(6)
 KNOWN = {SUFFIX: 1, EXTENSION: 2, ROLLBACK: 1, SPLICED: 1}
 
 
-class Partial:
+class Partial(Scenario):
     """A prompt shares its beginning with what was stored: other end, longer, shorter, or partly in vLLM's own cache."""
 
     name = "partial"

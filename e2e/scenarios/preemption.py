@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from e2e.base.program import Happened, Like, Program, Site, Text
 from e2e.scenarios.opening import Opening
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 #: Requests whose prompts the KV cache just holds, and how many there are.
 ROOM, REQUESTS = 3, 6
@@ -13,7 +13,7 @@ ROOM, REQUESTS = 3, 6
 GROWTH = 4
 
 
-class Preemption:
+class Preemption(Scenario):
     """vLLM preempts, resumes with stored KV, and what attention reads stays what was computed alone."""
 
     name = "preemption"

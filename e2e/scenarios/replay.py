@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from e2e.base.program import Cold, Hit, Like, Loaded, Missed, Program, Send, Served, Span, Step, Text
 from e2e.scenarios.arms import COLD, CONNECTOR, FourArms, forgotten
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 #: Output tokens of what is asked beside the four arms: one of a prefill step, one of a decode step.
 _ANSWER = 2
 
 
-class Replay:
+class Replay(Scenario):
     """A prompt that was stored is served again, whole, in part and a third time, and nothing else is served or hurt."""
 
     name = "replay"

@@ -17,12 +17,12 @@ from e2e.base.program import (
     Text,
 )
 from e2e.scenarios.arms import BASELINE
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 ONE = Site("one")
 
 
-class Restart:
+class Restart(Scenario):
     """What an engine stored that has ended, asked to or killed, is served to the engine that is started after it."""
 
     name = "restart"

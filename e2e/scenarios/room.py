@@ -6,12 +6,12 @@ from msgspec import structs
 
 from e2e.base.program import Happened, Like, Pool, Program, Text
 from e2e.scenarios.opening import ONE, Opening
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 REQUESTS = 4
 
 
-class _Small:
+class _Small(Scenario):
     """Of four texts the pool holds two and a half: so one is served in part. What was stored last is asked for first,
     since a pool that forgets what was used least has nothing left of what is asked for in the old order."""
 

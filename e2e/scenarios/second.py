@@ -21,12 +21,12 @@ from e2e.base.program import (
 )
 from e2e.scenarios.arms import BASELINE, forgotten
 from e2e.scenarios.cross import OTHERWISE
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 BESIDE = Happened("engines_beside")
 
 
-class Second:
+class Second(Scenario):
     """Two engines of different layouts live on one store: each is served what the other stored, also while that one
     stores and loads."""
 

@@ -1,13 +1,15 @@
-"""A cell in tokens: what a scenario has to know of it to tell its story."""
+"""What a scenario is, and a cell in tokens: what it has to know of one to tell its story."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import lcm
+from typing import ClassVar
 
 from e2e.base.connector import Abilities, HitRule
-from e2e.base.program import Hit, Span
+from e2e.base.program import Hit, Program, Span
 
 #: The fewest tokens of a leg.
 _LEG = 512
@@ -62,3 +64,19 @@ class Sized:
     def unit(self) -> int:
         """The fewest tokens that both caches know: whole units of the connector, whole blocks."""
         return lcm(self.rule.granularity, self.block_size)
+
+
+class Scenario(ABC):
+    """One story. Its docstring says in one line what it provokes. ``needs``: names of ``Abilities`` that the connector
+    must have."""
+
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def program(self, cell: Sized) -> Program:
+        """What this cell does; pure."""
+
+    def lacks(self, abilities: Abilities) -> list[str]:
+        """Of what it needs."""
+        return [need for need in self.needs if not getattr(abilities, need)]

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from itertools import count
-from typing import TYPE_CHECKING
 
 from e2e.base.program import Break, Cold, Missed, Program, Send, Start
 from e2e.scenarios.mix import mixed
-from e2e.scenarios.sized import Sized
-
-if TYPE_CHECKING:
-    from e2e.scenarios.table import Scenario
+from e2e.scenarios.sized import Scenario, Sized
 
 #: What the time is reckoned by, on two cores with the default model: seconds that an engine takes to start, a Send to
 #: be looked at, something to be broken and mended; and tokens that are computed in a second.
 START_S, SEND_S, BREAK_S, TOKENS_A_SECOND = 4.0, 0.4, 4.0, 1500.0
 
 
-class Soak:
+class Soak(Scenario):
     """A seeded random mix of the other stories on engines and a store that grow old, all of their events claimed."""
 
     name = "soak"
@@ -40,11 +36,7 @@ class Soak:
         return mixed(told, block_size=cell.block_size, answer=cell.answer, scenario=self.name)
 
     def tellable(self, cell: Sized) -> list[Scenario]:
-        return [
-            story
-            for story in self._stories
-            if all(getattr(cell.abilities, need) for need in getattr(story, "needs", ()))
-        ]
+        return [story for story in self._stories if not story.lacks(cell.abilities)]
 
 
 def drawn(stories: Sequence[Scenario], seed: int) -> Iterator[Scenario]:

@@ -23,13 +23,13 @@ from e2e.base.program import (
 )
 from e2e.scenarios.arms import forgotten
 from e2e.scenarios.opening import PLAIN
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 #: Of each unit that is moved: so long that the blow falls while it is, and the last one is not yet there. Seconds.
 SLOW_S = 0.5
 
 
-class Struck:
+class Struck(Scenario):
     """An engine is killed amid a store and amid a load: whoever comes after it is served what is whole, or nothing."""
 
     name = "struck"

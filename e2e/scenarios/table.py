@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from e2e.base.connector import Abilities
-from e2e.base.program import Program
 from e2e.scenarios.abort import Abort
 from e2e.scenarios.arms import Arms
 from e2e.scenarios.broken_server import BrokenServer
@@ -20,22 +18,11 @@ from e2e.scenarios.replay import Replay
 from e2e.scenarios.restart import Restart
 from e2e.scenarios.room import Eviction, Full
 from e2e.scenarios.second import Second
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario
 from e2e.scenarios.soak import Soak
 from e2e.scenarios.struck import Struck
 from e2e.scenarios.turns import Turns
 from e2e.scenarios.zero_delay import ZeroDelay
-
-
-class Scenario(Protocol):
-    """One story. Its docstring says in one line what it provokes. ``needs``, where there is one: names of ``Abilities``
-    that the connector must have."""
-
-    name: str
-
-    def program(self, cell: Sized) -> Program:
-        """What this cell does; pure."""
-
 
 STORIES: Sequence[Scenario] = (
     Replay(),
@@ -66,8 +53,10 @@ _ONE_STORE = ("shared_store", "survives_restart")
 def lacking(name: str, abilities: Abilities, *, elsewhere: str = "") -> str | None:
     """Why this story can't be told of a connector, as one sentence, or None. ``elsewhere``: the flag by which engines
     run where several can't be given one store."""
-    needs = getattr(SCENARIOS.get(name), "needs", ())
-    if elsewhere and {*needs} & {*_ONE_STORE}:
+    story = SCENARIOS.get(name)
+    if story is None:
+        return None
+    if elsewhere and {*story.needs} & {*_ONE_STORE}:
         return f"scenario {name} starts several engines on one store; run it without {elsewhere}."
-    without = [need for need in needs if not getattr(abilities, need)]
+    without = story.lacks(abilities)
     return f"scenario {name} needs a connector that states {' and '.join(without)}." if without else None

@@ -16,7 +16,7 @@ from e2e.base.program import (
     Text,
 )
 from e2e.scenarios.arms import BASELINE, CONNECTOR, forgotten
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 #: Generated tokens of which the KV is served; some more are generated, as that of the last one is never computed.
 REACH, MORE = 12, 3
@@ -25,7 +25,7 @@ NEW = 96
 FIRST, NEXT = (0, 1), (2, 3)
 
 
-class Turns:
+class Turns(Scenario):
     """A chat goes on: the hit of its next turn reaches into the answer, whose KV was computed token by token."""
 
     name = "turns"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from e2e.base.program import Happened, Like, Program, Site, Text
 from e2e.scenarios.opening import Opening
-from e2e.scenarios.sized import Sized
+from e2e.scenarios.sized import Scenario, Sized
 
 #: Seconds that the store of the prompt takes at least: a rerun begins some tenths later.
 STORE_S = 1.6
 
 
-class ZeroDelay:
+class ZeroDelay(Scenario):
     """A rerun at once looks for what is under way into the store: it is served what is whole by then, or nothing."""
 
     name = "zero_delay"

@@ -15,9 +15,10 @@ pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
 
 STORIES = """
 from e2e.base.program import Break, Cold, Like, Loaded, Program, Send, Served, Site, Start, Stop, Text, Together
+from e2e.scenarios.sized import Scenario
 from e2e.scenarios.table import SCENARIOS
 
-class Restart:
+class Restart(Scenario):
     name = "restart"
 
     def program(self, cell):
@@ -31,7 +32,7 @@ class Restart:
         steps = (alone, Start("one"), cold, Stop("one", killed=True), Start("two"), warm, Stop("two"))
         return Program((plain, one, two), texts, steps, self.name)
 
-class Struck:
+class Struck(Scenario):
     name = "struck"
 
     def program(self, cell):

@@ -16,6 +16,7 @@ from e2e.grid.cells import by_engine, expand, in_scenarios
 from e2e.grid.selection import Selection
 from e2e.part import KeyPart
 from e2e.scenarios import table
+from e2e.scenarios.sized import Scenario
 from e2e.settings.settings import Settings
 from e2e.stack.model_facts import ModelFacts
 
@@ -24,7 +25,7 @@ MODEL = ModelFacts(layers=2, kv_heads=2, head_size=8, heads=2, max_tokens=4096)
 BIG, SMALL = Site("one", kv_tokens=4096), Site("small", store="else", settings={"layout": "NHD", "block_size": 32})
 
 
-class Told:
+class Told(Scenario):
     name = "told"
 
     def program(self, cell):

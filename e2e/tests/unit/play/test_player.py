@@ -305,7 +305,7 @@ def test_whatever_happens_nothing_stays_and_every_begin_has_its_end(tmp_path_fac
 
 
 def test_a_soak_plays_to_its_end_with_all_its_blows_and_leaves_nothing(tmp_path):
-    abilities = {need: "index-server" if need == "breakable" else True for story in STORIES for need in needs(story)}
+    abilities = {need: "index-server" if need == "breakable" else True for story in STORIES for need in story.needs}
     cell = Sized(
         lengths=(513, 776, 1040), rule=HitRule(256), block_size=16, step=256, answer=8, seed=2, for_s=300.0,
         abilities=Abilities(**abilities), settings={"layout": "HND", "placement": "index"},
@@ -331,7 +331,3 @@ def hurried(program: Program) -> Program:
         return replace(step, after_s=step.after_s / 100) if hasattr(step, "after_s") else step
 
     return replace(program, steps=tuple(map(fast, program.steps)))
-
-
-def needs(story) -> tuple[str, ...]:
-    return getattr(story, "needs", ())
