@@ -16,7 +16,9 @@ START_S, SEND_S, BREAK_S, TOKENS_A_SECOND = 4.0, 0.4, 4.0, 1500.0
 
 
 class Soak(Scenario):
-    """A seeded random mix of the other stories on engines and a store that grow old, all of their events claimed."""
+    """A seeded random mix of the other stories on engines and a store that grow old, all of their events claimed.
+
+    One after the other: what a story claims of caches and stores, another one in between would make untrue."""
 
     name = "soak"
 
