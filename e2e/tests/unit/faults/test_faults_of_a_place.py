@@ -6,15 +6,17 @@ import pytest
 import torch
 from test_planted_faults import AGAIN, BEFORE, CHUNK, COLD, COLD_B, LAYERS, WARM, Rig
 
+from e2e.inside import faults
 from e2e.inside.config import RequestSettings
 from e2e.inside.scheduler_side import Load
 
 
 @pytest.fixture
-def made(tmp_path):
+def made(tmp_path, monkeypatch):
     rigs = []
 
     def make(fault: str) -> tuple[Rig, torch.Tensor, torch.Tensor]:
+        monkeypatch.setitem(faults._TABLE, fault, type(faults.get(fault))())  # an engine's process is new, too
         rigs.append(Rig(tmp_path, "HND", RequestSettings(fault=fault)))
         return rigs[0], rigs[0].compute("a", COLD, 1), rigs[0].compute("b", COLD_B, 2)
 
@@ -95,3 +97,18 @@ def test_a_store_that_holds_no_blocks_reads_what_is_there_later(made, reused):
         rig.compute(f"later{number}", AGAIN, 3 + number)
     assert torch.equal(rig.load("a", BEFORE), truth) is not reused
     assert bool(rig.fired) is reused
+
+
+def test_a_store_that_reads_when_it_comes_to_it_does_no_harm_before_its_blocks_are_others(made):
+    rig, truth, _ = made("read_when_stored")
+    assert torch.equal(rig.load("a", WARM), truth)
+    assert not rig.fired
+
+    def given_to_others() -> None:
+        rig.layers["model.layers.2.attn"].logical[COLD] = 0.0
+
+    rig.worker._take_time = given_to_others
+    computed = rig.compute("late", COLD, 3)
+    read = rig.load("late", WARM)
+    assert [layer for layer in range(LAYERS) if not torch.equal(read[layer], computed[layer])] == [2]
+    assert rig.fired == 2, "of two chunks"
