@@ -144,8 +144,9 @@ def _row(cell: CellJudgement, twin_passed: bool) -> FaultRow:
 
 def _outcome(cell: CellJudgement, checks: Sequence[str], *, fired: bool, twin_passed: bool) -> tuple[str, str]:
     """(outcome, why). An engine that crashed, hung or refused is no check: what it shows was not found by looking."""
+    stopped = any(finding.reason is Reason.NOT_RUN for finding in cell.findings)
     if not fired:
-        return UNDECIDED, "the fault did not fire"
+        return UNDECIDED, Reason.NOT_RUN.sentence if stopped else "the fault did not fire"
     if not twin_passed:
         return UNDECIDED, "the clean twin did not pass"
     why = cell.reason.sentence if cell.reason else ""
@@ -156,7 +157,7 @@ def _outcome(cell: CellJudgement, checks: Sequence[str], *, fired: bool, twin_pa
         return (CAUGHT, "") if {*checks} & {*WRONG} else (UNDECIDED, why)
     if info and cell.verdict is Verdict.INCONCLUSIVE and {*checks} & {*info.checks}:
         return CAUGHT, ""
-    if any(finding.reason is Reason.NOT_RUN for finding in cell.findings):
+    if stopped:
         return UNDECIDED, Reason.NOT_RUN.sentence
     return MISSED, why or "it passed"
 

@@ -106,6 +106,8 @@ def test_a_kill_counts_only_by_a_named_check():
 def test_what_was_stopped_before_its_end_is_not_missed():
     found = board(CLEAN, cell(Verdict.INCONCLUSIVE, Finding("complete", Reason.NOT_RUN), fault="bit_flip"))
     assert (found.rows[0].outcome, found.exit_code) == ("undecided", 3)
+    silent = (Finding("complete", Reason.NOT_RUN), Finding("fault", Reason.FAULT_NOT_FIRED))
+    assert "not run to its end" in board(CLEAN, cell(Verdict.INCONCLUSIVE, *silent, fault="bit_flip")).rows[0].why
 
 
 def test_survivors_and_what_did_not_fire_stand_in_the_denominator():
