@@ -24,6 +24,9 @@ CAUGHT = {
     ("zero_delay", "announced_early"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
     ("abort", "freed_while_loading"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
     ("partial", "stored_from_hit"): {Reason.TOKENS_DIFFER},
+    ("broken_server", "failure_kept_quiet"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
+    ("broken_server", "checksum_ignored"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
+    ("broken_server", "last_block_reported"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
 }
 STORIES = tuple(dict.fromkeys(scenario for scenario, _ in CAUGHT))
 #: The event of their story is a load that fails, and they hide it.
