@@ -29,8 +29,8 @@ RENAMED = {
 USED = (
     "maru_pool_size", "maru_kv_chunk_tokens", "maru_use_layerwise", "maru_async_load", "maru_async_store",
     "maru_overlap_load_with_compute", "maru_overlap_release_after_layers",
-    "embedded_pool_dir", "embedded_pool_path", "embedded_index", "embedded_index_limit_s", "embedded_evict",
-    "embedded_placement", "embedded_pace_s", "embedded_slow_s", "embedded_fault",
+    "embedded_pool_dir", "embedded_pool_path", "embedded_pool_numa", "embedded_index", "embedded_index_limit_s",
+    "embedded_evict", "embedded_placement", "embedded_pace_s", "embedded_slow_s", "embedded_fault",
 )  # fmt: skip
 _ADDRESS = re.compile(r"[^\s:{}]+:[0-9]{1,5}")
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*$", re.IGNORECASE)
@@ -95,7 +95,7 @@ class EmbeddedConfig:
     pool's index, empty for one of this engine's own; it has ``index_limit_s`` seconds for an answer. ``evict``: may a
     full pool drop what was not used for the longest time? ``async_store``: are chunks stored beside the compute?
     ``slow_s``: what moves a chunk beside the compute takes so many seconds longer, so that it is sure to be met under
-    way."""
+    way. ``numa``: the node in whose memory the pool lies, None: of whoever touches it first."""
 
     pool_dir: str
     pool_path: str
@@ -109,6 +109,7 @@ class EmbeddedConfig:
     evict: bool = False
     async_store: bool = False
     slow_s: float = 0.0
+    numa: int | None = None
 
 
 def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
@@ -151,6 +152,7 @@ def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
         evict=_flag(values, "embedded_evict"),
         async_store=_flag(values, "maru_async_store"),
         slow_s=_seconds(values, "embedded_slow_s", 0.0),
+        numa=_whole(values, "embedded_pool_numa", 0, least=0) if "embedded_pool_numa" in values else None,
     )
 
 
@@ -185,8 +187,8 @@ def _flag(values: Mapping[str, object], key: str) -> bool:
     return value
 
 
-def _whole(values: Mapping[str, object], key: str, default: int) -> int:
+def _whole(values: Mapping[str, object], key: str, default: int, *, least: int = 1) -> int:
     value = values.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{key} is {value!r}; use a whole number from 1.")
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{key} is {value!r}; use a whole number from {least}.")
     return value

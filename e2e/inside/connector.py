@@ -156,7 +156,9 @@ def _pool(config: EmbeddedConfig, *, engine: str, rank: int) -> Pool:
         raise PoolError(f"No pool without its index: {error}; see {folder / 'index.log'}.") from None
     index = Client(address, name=engine, limit_s=config.index_limit_s)
     evidence = Evidence(config.pool_dir, engine, rank)
-    return Pool(config.pool_path, config.pool_size, index=index, evidence=evidence, evict=config.evict)
+    return Pool(
+        config.pool_path, config.pool_size, index=index, evidence=evidence, evict=config.evict, numa=config.numa
+    )
 
 
 def _space(vllm_config) -> dict[str, object]:

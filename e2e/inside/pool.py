@@ -1,19 +1,15 @@
 """The pool: a mapped region that holds objects, and an index, elsewhere, that knows where each one is.
 
-The region is a file in shared memory, a file on disk or a DAX device. What is written is hashed before it is copied
-there, and what is read is hashed after it was copied out: whatever happens to region, index or other engines in
-between, the answer is the very bytes or a miss. An index that is gone is a miss too, and counted.
+What is written is hashed before it is copied there, and what is read is hashed after it was copied out: whatever
+happens to region, index or other engines in between, the answer is the very bytes or a miss. An index that is gone is a
+miss too, and counted.
 """
 
 from __future__ import annotations
 
 import logging
-import mmap
-import os
-import stat
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 import xxhash
@@ -21,6 +17,7 @@ import xxhash
 from e2e.inside.evidence import Evidence
 from e2e.inside.index import protocol as p
 from e2e.inside.index.client import IndexGone, IndexRefused
+from e2e.inside.region import PoolError, region
 
 log = logging.getLogger("vllm.maru_e2e.pool")
 #: An answer of the index that took longer is counted as late. Seconds.
@@ -29,26 +26,24 @@ LATE_S = 0.1
 Index = Callable[[p.AnyRequest], object]
 
 
-class PoolError(Exception):
-    """The pool can't be opened: one sentence with cause and cure."""
-
-
 class Pool:
     """One process's handle. Safe to use from several threads.
 
     ``groups`` are names of what is stored, found and forgotten together: one rank's share of a chunk.
     """
 
-    def __init__(self, path: str, size: int, *, index: Index, evidence: Evidence, evict: bool = False) -> None:
+    def __init__(
+        self, path: str, size: int, *, index: Index, evidence: Evidence, evict: bool = False, numa: int | None = None
+    ) -> None:  # fmt: skip
         """Opens or makes the region of ``size`` bytes at ``path``. ``evict``: may a full pool drop what was not used
-        for the longest time?
+        for the longest time? ``numa``: see ``region``.
 
         Raises PoolError when there is no room, the region can't be mapped, or the index is none of this pool.
         """
         self.size, self.evidence = size, evidence
         self._index, self._evict = index, evict
         self._require_index()
-        self._region = _map(path, size)
+        self._region = region(path, size, numa=numa)
         self._bytes = torch.frombuffer(self._region, dtype=torch.uint8)
 
     def _require_index(self) -> None:
@@ -131,25 +126,3 @@ class Pool:
 
 def _checksum(data: torch.Tensor) -> str:
     return xxhash.xxh3_128_hexdigest(data.numpy())
-
-
-def _map(path: str, size: int) -> mmap.mmap:
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise PoolError(f"The pool {path} can't be opened ({error.strerror}); name another place.") from None
-    try:
-        if stat.S_ISREG(os.fstat(handle).st_mode) and os.fstat(handle).st_size < size:
-            os.posix_fallocate(
-                handle, 0, size
-            )  # else a full file system would be met as SIGBUS in the middle of a store
-        return mmap.mmap(handle, size)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise PoolError(
-            f"No room for a pool of {size >> 20} MiB at {path} ({reason}); free space there, or set a smaller "
-            "maru_pool_size."
-        ) from None
-    finally:
-        os.close(handle)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import mmap
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +14,8 @@ from pathlib import Path
 from e2e.inside.evidence import under_way
 from e2e.inside.index import protocol as p
 from e2e.inside.index.client import Client, IndexGone, IndexRefused
+from e2e.inside.region import PoolError
+from e2e.inside.region import region as mapped
 
 OTHERS = ("fill", "drain", "under-way")
 #: Groups of this name take room from engines.
@@ -28,8 +29,7 @@ class Pool:
 
     def __init__(self, address: str, region: Path) -> None:
         self.index = Client(address, name="tool", limit_s=10.0)
-        with region.open("r+b") as file:
-            self.bytes = mmap.mmap(file.fileno(), 0)
+        self.bytes = mapped(str(region), self.index(p.Status()).size)
 
     def extents(self, group: str) -> list[p.Extent]:
         """Raises IndexRefused for a group that is not there."""
@@ -149,7 +149,7 @@ def main(argv: list[str]) -> None:
     given = words.parse_args(argv)
     try:
         print(json.dumps(done(given.what, given.address, given.region, given.names)))
-    except (IndexGone, IndexRefused, OSError) as error:
+    except (IndexGone, IndexRefused, PoolError, OSError) as error:
         sys.exit(f"index tool: {error}")
 
 

@@ -1,0 +1,153 @@
+"""What holds of a region wherever it lies: the same contract for each place, and one sentence for what can't be."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+import torch
+
+from e2e.inside import region as module
+from e2e.inside.evidence import Evidence
+from e2e.inside.pool import Pool
+from e2e.inside.region import PoolError, region
+from e2e.tests.unit.inside.dax import ALIGN, Device
+from e2e.tests.unit.inside.pools import index_of
+
+SIZE = 2 * ALIGN
+PLACES = ("shared memory", "file", "hugetlbfs", "DAX device")
+PAGES = Path("/proc/sys/vm/nr_hugepages")
+
+
+@pytest.fixture(params=PLACES)
+def path(request, tmp_path, monkeypatch):
+    """Where a region of ``SIZE`` can lie."""
+    if request.param == "file":
+        yield str(tmp_path / "pool")
+    elif request.param == "hugetlbfs":
+        with_pages = request.getfixturevalue("huge")
+        yield str(with_pages / "pool")
+    else:
+        folder = Path("/dev/shm") / f"region-test-{uuid.uuid4().hex}"
+        folder.mkdir()
+        if request.param == "DAX device":
+            Device(folder / "pool", SIZE, tmp_path).install(monkeypatch, tmp_path)
+        yield str(folder / "pool")
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def huge(tmp_path):
+    """A hugetlbfs with room for one region; what this machine had is put back."""
+    if os.getuid() or not PAGES.exists():
+        pytest.skip("hugetlbfs is mounted by root, on a kernel that has it")
+    before = PAGES.read_text()
+    folder = tmp_path / "huge"
+    folder.mkdir()
+    try:
+        PAGES.write_text(str(int(before) + SIZE // ALIGN))
+        if int(PAGES.read_text()) < int(before) + SIZE // ALIGN:
+            pytest.skip("there is no room for huge pages here")
+        if subprocess.run(["mount", "-t", "hugetlbfs", "none", folder], check=False, timeout=20).returncode:
+            pytest.skip("this machine mounts no hugetlbfs")
+        yield folder
+        subprocess.run(["umount", folder], check=True, timeout=20)
+    finally:
+        PAGES.write_text(before)
+
+
+def _write(path: str) -> None:
+    region(path, SIZE)[SIZE - 5 :] = b"hello"
+
+
+def test_what_one_process_writes_another_reads(path):
+    mapped = region(path, SIZE)
+    writer = multiprocessing.get_context("fork").Process(target=_write, args=(path,))
+    writer.start()
+    writer.join(30)
+    assert writer.exitcode == 0
+    assert mapped[SIZE - 5 :] == b"hello"
+    assert mapped[:5] == bytes(5)
+
+
+def test_it_is_there_for_whoever_comes_later(path):
+    region(path, SIZE)[:3] = b"kv!"
+    assert region(path, SIZE)[:3] == b"kv!"
+
+
+def test_a_pool_keeps_objects_in_it(path, tmp_path):
+    pool = Pool(path, SIZE, index=index_of(SIZE), evidence=Evidence(str(tmp_path), "engine"))
+    stored = torch.arange(1000, dtype=torch.float32)
+    assert pool.put("a", "t", [("a", stored)]) == ""
+    (extents,) = pool.locate(["a"])
+    out = torch.empty(4000, dtype=torch.uint8)
+    assert pool.read(extents["a"], out)
+    assert torch.equal(out.view(torch.float32), stored)
+
+
+@pytest.mark.parametrize("path", ["DAX device", "hugetlbfs"], indirect=True)
+def test_a_size_between_its_multiples_is_one_sentence(path):
+    with pytest.raises(PoolError, match=r"whose sizes are multiples of 2048 KiB, and maru_pool_size is .* round it\.$"):
+        region(path, SIZE - 4096)
+
+
+@pytest.mark.parametrize("path", ["DAX device"], indirect=True)
+def test_more_than_a_device_has_is_one_sentence(path):
+    with pytest.raises(
+        PoolError, match=r"is a DAX device of 4 MiB, and maru_pool_size asks for 6; set a smaller one\.$"
+    ):
+        region(path, SIZE + ALIGN)
+
+
+@pytest.mark.parametrize("path", ["DAX device"], indirect=True)
+def test_the_double_has_a_device_s_rules(path):
+    """Else it would prove nothing of one."""
+    handle = module.os.open(path, os.O_RDWR)
+    assert module.os.fstat(handle).st_size == 0
+    for length, more in ((0, {}), (4096, {}), (SIZE, {"offset": 4096}), (SIZE, {"flags": mmap.MAP_PRIVATE})):
+        with pytest.raises(OSError, match="Invalid argument"):
+            module.mmap.mmap(handle, length, **more)
+    with pytest.raises(OSError, match="No such device"):
+        module.os.posix_fallocate(handle, 0, SIZE)
+    with pytest.raises(OSError, match="Invalid argument"):
+        module.mmap.mmap(handle, SIZE).flush()
+    with pytest.raises(AssertionError, match="SIGBUS"):
+        module.mmap.mmap(handle, SIZE + ALIGN)
+    os.close(handle)
+
+
+def test_another_device_is_none():
+    with pytest.raises(PoolError, match=r"The pool /dev/null is a device, but no DAX device; name one, or a file\.$"):
+        region("/dev/null", SIZE)
+
+
+def test_a_node_that_is_none_is_one_sentence(tmp_path):
+    with pytest.raises(PoolError, match=r"There is no NUMA node 63 for the pool; give 0"):
+        region(str(tmp_path / "pool"), SIZE, numa=63)
+
+
+def test_pages_lie_on_the_node_that_was_asked_for(tmp_path):
+    mapped = region(str(tmp_path / "pool"), SIZE, numa=0)
+    mode, nodes = ctypes.c_int(), ctypes.c_ulong()
+    start = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(mapped)))
+    numa = ctypes.CDLL("libnuma.so.1")
+    by_address = 2  # MPOL_F_ADDR
+    assert numa.get_mempolicy(ctypes.byref(mode), ctypes.byref(nodes), ctypes.c_ulong(64), start, by_address) == 0
+    assert (mode.value, nodes.value) == (2, 1), "bound, to the first node alone"
+
+
+def test_it_needs_no_torch():
+    """A host may share a pool without having one."""
+    script = (
+        "import sys, e2e.inside.region, e2e.inside.index.client, e2e.inside.index.tool; print('torch' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.split() == ["False"]
