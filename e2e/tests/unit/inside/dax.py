@@ -1,5 +1,5 @@
-"""A DAX device for tests: a file in shared memory that keeps a device's rules (docs/maru.md#a-pool-on-a-device), so that
-what would fail on a device fails here."""
+"""A DAX device for tests: a file in shared memory that keeps a device's rules, so that what fails on one fails here.
+They stand in docs/maru.md#a-pool-on-a-device."""
 
 from __future__ import annotations
 
