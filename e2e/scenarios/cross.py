@@ -53,14 +53,15 @@ class Cross(Scenario):
         )
         differ = {axis: told(cell.settings[axis]) for axis, told in OTHERWISE.items() if axis in cell.settings}
         others = [Site(axis, settings={axis: value}) for axis, value in differ.items() if axis not in cell.by_request]
-        asked = [(axis, value) for axis, value in differ.items() if axis in cell.by_request]
         at_most = Hit(Span(0, 0), Span(0, hit.external.most))
+        brought = [otherwise(HOME, at_most, {axis: differ[axis]}) for axis in differ if axis in cell.by_request]
         return Program(
             (BASELINE, HOME, *others),
             texts,
             (
-                *(alone, Start(HOME.name), cold, *forgotten(HOME), again),
-                *(step for axis, value in asked for step in otherwise(HOME, at_most, axis, value)),
+                # what is computed comes before anything is loaded, since a load may spoil an engine
+                *(alone, Start(HOME.name), cold, *(own for own, _ in brought), *forgotten(HOME), again),
+                *(step for _, asked in brought for step in (*forgotten(HOME), asked)),
                 Stop(HOME.name),
                 *(step for site in others for step in elsewhere(site, at_most)),
             ),
@@ -69,13 +70,14 @@ class Cross(Scenario):
 
 
 def elsewhere(site: Site, at_most: Hit) -> tuple[Step, ...]:
-    return Start(site.name), *otherwise(site, at_most), Stop(site.name)
+    own, asked = otherwise(site, at_most)
+    return Start(site.name), own, *forgotten(site), asked, Stop(site.name)
 
 
-def otherwise(site: Site, at_most: Hit, axis: str = "", value: Value = "") -> tuple[Step, ...]:
+def otherwise(site: Site, at_most: Hit, settings: Mapping[str, Value] | None = None) -> tuple[Send, Send]:
     """What is computed so, under a salt that nobody else has, is what must be served, if it is served at all.
-    ``axis``: that a request brings along."""
-    of, settings = f"_{axis}" if axis else "", {axis: value} if axis else {}
-    own = Send(f"own{of}", site.name, (0,), (Cold(),), salt=axis or site.name, settings=settings)
+    ``settings``: that the requests bring along."""
+    of = "_".join(("", *(settings or ())))
+    own = Send(f"own{of}", site.name, (0,), (Cold(),), salt=f"{site.name}{of}", settings=settings or {})
     claims = Served(True, (at_most,)), Like((own.where,)), Loaded(own.where)
-    return own, *forgotten(site), Send(f"asked{of}", site.name, (0,), claims, settings=settings)
+    return own, Send(f"asked{of}", site.name, (0,), claims, settings=settings or {})

@@ -76,7 +76,10 @@ def test_what_a_request_brings_along_needs_no_engine_of_its_own():
     assert "storage_format" not in {site.name for site in program.sites}
     own, asked = (program.send(("home", name)) for name in ("own_storage_format", "asked_storage_format"))
     assert dict(own.settings) == dict(asked.settings) == {"storage_format": "chunkwise"}
-    assert (own.salt, asked.salt) == ("storage_format", ""), "what is computed is stored where nobody asks for it"
+    assert (own.salt, asked.salt) == ("home_storage_format", ""), "what is computed is stored where nobody asks for it"
+    here = [send for send in program.sends if send.site == "home"]
+    loads = [send.external for send in here]
+    assert loads == sorted(loads), "once something was loaded, nothing that is computed there says what is right"
     assert asked.claim(Loaded).step == own.where
     assert asked.claim(Served).hits[0].external == Span(0, 512)
 
