@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from e2e.base.judgement import CellJudgement
 from e2e.base.spelling import count
-from e2e.base.verdict import Verdict
+from e2e.base.verdict import Reason, Verdict
 from e2e.grid.cells import RERUN
 from e2e.report.document import Table
 
 
 @dataclass(frozen=True)
 class Clean:
-    """Of one story. ``clean_left``: cells that are neither pass nor corrupt. ``replays``: external answers of the
+    """Of one story. ``clean_left``: cells that are neither pass nor corrupt; ``not_run``: those of them that their run
+    did not come to, or not to their end. ``replays``: external answers of the
     others, each compared as a whole; ``alarms``: those of cells that were corrupt, ``alarm_cells``."""
 
     scenario: str
@@ -23,13 +24,14 @@ class Clean:
     replays: int = 0
     alarms: int = 0
     alarm_cells: int = 0
+    not_run: int = 0
 
     @classmethod
     def of(cls, cell: CellJudgement) -> Clean:
         corrupt, left = cell.verdict is Verdict.CORRUPT, cell.verdict not in (Verdict.PASS, Verdict.CORRUPT)
         return cls(
             str(cell.settings.get("scenario", RERUN)), 1, left, cell.replays * (not left), cell.replays * corrupt,
-            int(corrupt),
+            int(corrupt), int(cell.reason is Reason.NOT_RUN),
         )  # fmt: skip
 
     @property
@@ -40,7 +42,7 @@ class Clean:
 
 def summed(scenario: str, parts: Iterable[Clean]) -> Clean:
     parts = tuple(parts)
-    names = ("clean_cells", "clean_left", "replays", "alarms", "alarm_cells")
+    names = ("clean_cells", "clean_left", "replays", "alarms", "alarm_cells", "not_run")
     return Clean(scenario, *(sum(getattr(part, name) for part in parts) for name in names))
 
 
@@ -56,7 +58,9 @@ def false_alarms(clean: Clean) -> str:
     """Of programs and of answers, each with its bound."""
     text = f"false alarms: {_of(clean.alarm_cells, clean.clean_played, 'clean program')}, "
     text += _of(clean.alarms, clean.replays, "clean answer")
-    return text + (f"; {count(clean.clean_left, 'clean cell')} could not be judged" if clean.clean_left else "")
+    left = clean.clean_left - clean.not_run
+    text += f"; {count(left, 'clean cell')} could not be judged" if left else ""
+    return text + (f"; {count(clean.not_run, 'clean cell')} not run to the end" if clean.not_run else "")
 
 
 def _of(alarms: int, trials: int, what: str) -> str:
@@ -73,8 +77,11 @@ def _bound(alarms: int, trials: int) -> str:
 def table(stories: tuple[Clean, ...]) -> list[Table]:
     """One line a story, where there are several."""
     rows = [
-        (story.scenario, str(story.clean_played), str(story.replays), str(story.alarm_cells), str(story.clean_left))
+        (
+            story.scenario, str(story.clean_played), str(story.replays), str(story.alarm_cells),
+            str(story.clean_left - story.not_run), str(story.not_run),
+        )
         for story in stories
-    ]
-    headings = ("clean programs of", "played", "answers", "false alarms", "not judged")
-    return [Table(headings, rows)] if len(rows) > 1 else []
+    ]  # fmt: skip
+    headings = ("clean programs of", "played", "answers", "false alarms", "not judged", "not run")
+    return [Table(headings, rows, optional=headings[-1:])] if len(rows) > 1 else []

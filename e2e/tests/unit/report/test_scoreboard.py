@@ -174,7 +174,16 @@ def test_clean_programs_are_counted_by_story():
     assert found.clean == (Clean("replay", 1, 0, 6), Clean("turns", 2, 1, 6))
     page = io.StringIO()
     scoreboard.show(found, on=console.console(page), directory=None)
-    assert ["turns", "1", "6", "0", "1"] in [line.split() for line in page.getvalue().splitlines()]
+    assert ["turns", "1", "6", "0", "1", "0"] in [line.split() for line in page.getvalue().splitlines()]
+
+
+def test_what_was_not_run_is_told_from_what_could_not_be_judged():
+    undone = cell(Verdict.INCONCLUSIVE, Finding("complete", Reason.NOT_RUN))
+    silent = cell(Verdict.INCONCLUSIVE, Finding("happened", Reason.SCENARIO_DID_NOT_HAPPEN))
+    found = board(CLEAN, undone, undone, silent).alone
+    assert (found.clean_played, found.clean_left, found.not_run) == (1, 3, 2)
+    said = false_alarms(found)
+    assert said.endswith("; 1 clean cell could not be judged; 2 clean cells not run to the end")
 
 
 def test_recordings_add_up():
