@@ -25,6 +25,7 @@ from cyclopts import App, CycloptsError, Parameter
 from e2e.base import redact
 from e2e.base.connector import Adapter
 from e2e.base.errors import EXIT_PASS, EXIT_RIG, EXIT_USAGE, RigError, SettingsError, Stopped, UsageError
+from e2e.base.spelling import count
 from e2e.connectors.table import load
 from e2e.grid.cells import Grid, Invalid, engine_key, expand, in_scenarios, shard
 from e2e.recording.reader import is_there
@@ -243,6 +244,16 @@ def night(
     code, summary = close_night(folder, history=(flags or NightFlags()).history)
     print(summary)
     return code
+
+
+@app.command
+def index(folder: Annotated[Path, Parameter(help="Folder that holds runs or nights.")], /) -> int:
+    """Write index.html over all runs and nights below a folder: a static page beside them, to open or to publish."""
+    from e2e.report.index import write_index
+
+    runs, nights = write_index(folder)
+    print(f"{folder / 'index.html'}: {count(runs, 'run')}, {count(nights, 'night')}")
+    return EXIT_PASS
 
 
 @app.command

@@ -19,6 +19,18 @@ class Judged(str):
     __slots__ = ()
 
 
+class Link(str):
+    """Text that leads to ``goes_to`` where there are links: an anchor of this page, ``#`` and all, or the address of
+    another page beside it; nowhere, where that is empty."""
+
+    goes_to: str
+
+    def __new__(cls, text: str, goes_to: str) -> Link:
+        made = super().__new__(cls, text)
+        made.goes_to = goes_to
+        return made
+
+
 @dataclass(frozen=True)
 class Heading:
     """``style``: for a terminal, as below."""
@@ -69,7 +81,7 @@ Document = Sequence[Block]
 
 @dataclass(frozen=True)
 class Tile:
-    """``goes_to``: the ``anchor`` of a fold of this page, or the address of another page beside it."""
+    """``goes_to``: as of a Link."""
 
     judged: Judged
     goes_to: str = ""
@@ -82,13 +94,6 @@ class Matrix:
     corner: str
     columns: Sequence[str]
     rows: Sequence[tuple[str, Sequence[Tile | None]]]
-
-
-@dataclass(frozen=True)
-class Links:
-    """(text, where it goes, see ``Tile``)."""
-
-    entries: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -119,5 +124,5 @@ class Fold:
     spare: int = 0
 
 
-PageBlock = Block | Matrix | Links | KvPicture | Plot | Fold
+PageBlock = Block | Matrix | KvPicture | Plot | Fold
 Page = Sequence[PageBlock]

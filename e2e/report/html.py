@@ -76,8 +76,8 @@ def _harmless(value: object) -> object:
 
 def _verdict(judged: str) -> str:
     """A class of the style sheet: what stands before the reason, if it is one."""
-    word = judged.partition(":")[0]
-    return word if word.isascii() and word.replace(" ", "").isalpha() else "unknown"
+    word = judged.partition(":")[0].replace(" ", "-")
+    return word if word.isascii() and word.replace("-", "").isalpha() else "unknown"
 
 
 def _paths(layers: Sequence[str]) -> list[tuple[str, str]]:

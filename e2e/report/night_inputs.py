@@ -15,7 +15,7 @@ import msgspec
 
 from e2e.base.errors import UsageError
 from e2e.regular import read_bytes, read_text
-from e2e.report.nightly import GRID, READ, SELF_TEST, CellFigures, Night, Step
+from e2e.report.nightly import GAIN, GRID, READ, SELF_TEST, CellFigures, GainFigures, Night, Step
 
 T = TypeVar("T")
 Number = float | None
@@ -108,11 +108,23 @@ class _Versioned(msgspec.Struct):
     schema: str
 
 
+class _Answer(msgspec.Struct):
+    branch: str
+    concurrency: int
+    length: int | None
+    client: GainFigures | None
+
+
+class _Gain(msgspec.Struct):
+    answers: list[_Answer]
+
+
 class _Earlier(msgspec.Struct):
     good: bool
     steps: list[Step]
     cells: dict[str, CellFigures]
     machine: str
+    gain: dict[str, GainFigures] = {}
 
 
 def read_night(folder: Path) -> tuple[Night, dict[str, dict]]:
@@ -123,25 +135,27 @@ def read_night(folder: Path) -> tuple[Night, dict[str, dict]]:
     reports = {name: _json(path, _Report, cure) for name, path in paths.items() if path.exists()}
     cells = {f"{step}/{cell['id']}": _figures(cell) for step, report in reports.items() for cell in report["cells"]}
     gaps = {name: gap for name in paths if (gap := _gap(reports.get(name)))}
-    return Night(folder.name, steps, cells, _machine(reports), gaps), reports
+    return Night(folder.name, steps, cells, _machine(reports), gaps, _gain(folder / GAIN / "gain.json")), reports
 
 
-def read_history(folder: Path, *, before: str) -> list[Night]:
-    """Good nights in ``folder`` that are older than the one called ``before``, newest first."""
+def read_nights(folder: Path, *, before: str) -> list[tuple[Night, bool]]:
+    """Nights in ``folder`` older than the one called ``before``, newest first, each with whether it was good."""
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder} with earlier nights; give --history one that is there.")
     found = []
     for path in sorted(folder.glob("*/night.json"), reverse=True):
-        name = path.parent.name
-        if name >= before:
-            continue
-        cure = "move that night away"
-        if _json(path, _Versioned, cure)["schema"] not in READ:
-            continue
-        night = _as(_json(path, _Earlier, cure), _Earlier, path, cure)
-        if night.good:
-            found.append(Night(name, tuple(night.steps), night.cells, night.machine))
+        if path.parent.name < before and (earlier := read_closed(path)):
+            found.append(earlier)
     return found
+
+
+def read_closed(path: Path) -> tuple[Night, bool] | None:
+    """A night by its night.json alone, and whether it was good; None where that is of another version."""
+    cure = "move that night away"
+    if _json(path, _Versioned, cure)["schema"] not in READ:
+        return None
+    night = _as(_json(path, _Earlier, cure), _Earlier, path, cure)
+    return Night(path.parent.name, tuple(night.steps), night.cells, night.machine, gain=night.gain), night.good
 
 
 def read_junit(folder: Path, night: Night) -> Iterator[junitparser.JUnitXml]:
@@ -202,6 +216,15 @@ def _figures(cell: Mapping) -> CellFigures:
         cell["verdict"], cell["reason"], cell["hits"]["engine"], ttft["cold_s"], ttft["external_s"],
         cell.get("settings", {}), ttft["baseline_cold_s"], ttft["speedup"], ttft["store_cost"],
     )  # fmt: skip
+
+
+def _gain(path: Path) -> dict[str, GainFigures]:
+    """Of what a night that measured gain found, over all lengths."""
+    if not path.exists():
+        return {}
+    answers = msgspec.convert(_json(path, _Gain, "judge the comparison again"), _Gain).answers
+    whole = [answer for answer in answers if answer.length is None and answer.client]
+    return {f"{answer.branch}, {answer.concurrency} at once": answer.client for answer in whole}
 
 
 def _machine(reports: Mapping[str, Mapping]) -> str:

@@ -24,9 +24,9 @@ from e2e.base.errors import (
 SCHEMA = "maru-e2e/night/2"
 #: What is read of earlier nights: the first version lacked what is gained against no connector.
 READ = (SCHEMA, "maru-e2e/night/1")
-SELF_TEST, GRID = "selftest", "grid"
+SELF_TEST, GRID, GAIN = "selftest", "grid", "gain"
 #: Their exit code says nothing about the connector: what the machine lacks, and whether a change is worth it.
-NO_GATE = ("doctor", "gain")
+NO_GATE = ("doctor", GAIN)
 #: Worst first. timeout(1) gives 124, or 137 when it had to kill; both are an engine that hangs.
 _ORDER = (EXIT_CORRUPT, EXIT_ENGINE, EXIT_RIG, EXIT_USAGE, EXIT_INCONCLUSIVE)
 _HUNG = (124, 137)
@@ -82,15 +82,26 @@ class CellFigures:
 
 
 @dataclass(frozen=True)
+class GainFigures:
+    """Change of TTFT by the compared change, as a share, with its 95 % interval."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Night:
     """``cells``: "<step>/<cell id>" -> figures. ``machine``: what must be equal before times are compared. ``gaps``:
-    grid step -> what it owes, whatever its exit code says ("left no report")."""
+    grid step -> what it owes, whatever its exit code says ("left no report"). ``gain``: branch and requests at once ->
+    figures."""
 
     name: str
     steps: tuple[Step, ...]
     cells: Mapping[str, CellFigures]
     machine: str = ""
     gaps: Mapping[str, str] = field(default_factory=dict)
+    gain: Mapping[str, GainFigures] = field(default_factory=dict)
 
     @property
     def code(self) -> int:
@@ -173,14 +184,19 @@ def _times(cell: str, now: CellFigures, machine: str, history: Sequence[Night]) 
         past = [seconds for seconds in past if seconds is not None]
         if value is None or len(past) < _LEAST_NIGHTS:
             continue
-        usual = median(past)
-        noise = max(_SIGMAS * median(abs(p - usual) for p in past), _LEAST_SHARE * usual)
+        usual, noise = band(past)
         if abs(value - usual) > noise:
             text = (
                 f"{name} TTFT {value:.3f} s, usually {usual:.3f} s +- {noise:.3f} s "
                 f"({(value / usual - 1):+.0%}, {len(past)} nights)"
             )
             yield Change("TTFT", cell, text, worse=value > usual)
+
+
+def band(past: Sequence[float]) -> tuple[float, float]:
+    """(usual, noise) of earlier nights: what is nearer to the usual than the noise is no change."""
+    usual = median(past)
+    return usual, max(_SIGMAS * median(abs(p - usual) for p in past), _LEAST_SHARE * abs(usual))
 
 
 def gate(tonight: Night, changes: Sequence[Change]) -> int:

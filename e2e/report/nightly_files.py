@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from urllib.parse import quote
 
 import junitparser
 
 from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
 from e2e.base.spelling import count
-from e2e.report import junit, markdown
-from e2e.report.document import Block, Code, Document, Heading, Items, Lines, Paragraph, Table
-from e2e.report.files import judged, put
+from e2e.report import forms, junit, markdown
+from e2e.report.document import Block, Code, Document, Heading, Items, Judged, Lines, Paragraph, Table
+from e2e.report.files import judged, put, write
+from e2e.report.forms import Report
 from e2e.report.junit import xml
-from e2e.report.night_inputs import read_history, read_junit, read_night
+from e2e.report.night_inputs import read_junit, read_night, read_nights
+from e2e.report.night_page import over_nights
 from e2e.report.nightly import INTERRUPTED, SELF_TEST, Change, Night, Step, as_json, compare, gate
 from e2e.report.rows import because, seconds, share, times
 from e2e.report.run_report import side_by_side
@@ -24,28 +27,41 @@ _WORDS = {
     EXIT_USAGE: "could not run",
 }  # fmt: skip
 
+_CURE = "make room for it in the night's folder"
+
 
 def close_night(folder: Path, *, history: Path | None = None) -> tuple[int, str]:
     """Judges the night in ``folder`` against the good ones beside it (or in ``history``), writes its files, returns the
     exit code of the gate and the summary."""
     folder = folder.resolve()
     night, reports = read_night(folder)
-    earlier = read_history(history or folder.parent, before=folder.name)
+    past = read_nights(history or folder.parent, before=folder.name)
+    earlier = [each for each, good in past if good]
     changes = compare(night, earlier)
     code = gate(night, changes)
-    text = markdown.render(summary(night, reports, changes, earlier, code))
+    shown = summary(night, reports, changes, earlier, code)
+    nights = [*(each for each, _ in reversed(past)), night]
+
+    def address(name: str) -> str:
+        there = history is None and (folder.parent / name / "summary.html").is_file()
+        return f"../{quote(name)}/summary.html" if there else ""
+
+    report = Report(
+        lambda: shown, page=lambda: [*shown, *over_nights(nights, address)],
+        rows=lambda: [{"cell": cell, **asdict(figures)} for cell, figures in night.cells.items()],
+    )  # fmt: skip
     closed = {**as_json(night), "code": code, "good": code == EXIT_PASS}
     with judged(code):
-        _put(folder / "summary.md", text)
-        _put(folder / "night.json", json.dumps(closed, indent=1) + "\n")
+        write(report, folder, "summary", cure=_CURE)
+        _put(folder / "night.json", forms.as_json(closed))
         if told := issue(night, reports, changes):
             _put(folder / "issue.md", markdown.render(told))
         _put(folder / "junit.xml", _junit(folder, night, changes))
-    return code, text
+    return code, markdown.render(shown)
 
 
 def _put(path: Path, text: str) -> None:
-    put(path, text, cure="make room for it in the night's folder")
+    put(path, text, cure=_CURE)
 
 
 def word(code: int) -> str:
@@ -115,7 +131,7 @@ def _row(cell: Mapping) -> tuple[str, ...]:
     waits = (seconds(ttft[name]) for name in ("baseline_cold_s", "cold_s", "external_s"))
     verdict = cell["verdict"] + (f": {cell['reason']}" if cell["reason"] else "")
     hits = "-" if cell["hits"]["engine"] is None else str(cell["hits"]["engine"])
-    return (Code(cell["id"]), verdict, hits, *waits, times(ttft["speedup"]), share(ttft["store_cost"]))
+    return (Code(cell["id"]), Judged(verdict), hits, *waits, times(ttft["speedup"]), share(ttft["store_cost"]))
 
 
 def issue(night: Night, reports: Mapping[str, Mapping], changes: Sequence[Change]) -> Document:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from e2e.base.gain import Change
+    from e2e.report.trends import Trend
 
 MISSING = (
     "No plots: matplotlib is not installed; pip install 'maru-e2e[report]', then maru-e2e judge this folder again."
@@ -116,3 +117,29 @@ def changes(axes: Axes, bars: Sequence[tuple[str, Change, Change | None]]) -> No
     axes.invert_yaxis()
     axes.grid(axis="x")
     axes.set_xlabel("change of TTFT, %")
+
+
+def value(number: float, unit: str) -> str:
+    """As words beside a plot: factors as they are, shares as percents."""
+    return f"{number:.2f}{unit}" if unit == "x" else f"{number:.0%} {unit}".strip()
+
+
+@_drawn
+def trend(axes: Axes, found: Trend) -> None:
+    """One point a night; the band is the noise of earlier ones."""
+    places = [place for place, number in enumerate(found.values) if number is not None]
+    if found.low is not None:
+        axes.axhspan(found.low, found.high, color=COLOURS[5], alpha=0.2, linewidth=0, label="noise of earlier nights")
+    for place, span in enumerate(found.spans):
+        if span is not None:
+            axes.plot([place, place], span, linewidth=1.5, alpha=0.6, color=COLOURS[0])
+    axes.plot(places, [found.values[place] for place in places], "o-", markersize=4, linewidth=1, color=COLOURS[0])
+    if found.outside:
+        axes.plot(places[-1:], [found.values[-1]], "o", markersize=8, color=COLOURS[1], label="outside the noise")
+    every = max(len(found.nights) // 6, 1)
+    shown = range(len(found.nights) - 1, -1, -every)
+    axes.set_xticks(list(shown), [named(found.nights[place].partition("T")[0]) for place in shown])
+    axes.yaxis.set_major_formatter(lambda number, _: value(number, "x" if found.unit == "x" else ""))
+    axes.set_title(named(found.name), loc="left", fontsize=10)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))

@@ -20,7 +20,7 @@ from e2e.report.document import (
     Judged,
     KvPicture,
     Lines,
-    Links,
+    Link,
     Page,
     PageBlock,
     Paragraph,
@@ -71,7 +71,7 @@ def _cause(cause: Cause, anchors: Mapping[str, str]) -> Iterator[PageBlock]:
         yield Paragraph(f"The log of {name} is {log.path or 'not known'}." + (" Its last lines:" if log.tail else ""))
         if log.tail:
             yield Lines(last_lines(log))
-    yield Links([(cell.id, f"#{anchors[cell.id]}") for cell in cause.cells])
+    yield Items([Link(cell.id, f"#{anchors[cell.id]}") for cell in cause.cells])
 
 
 def _plot(facts: RunFacts, judgement: Judgement) -> Iterator[PageBlock]:

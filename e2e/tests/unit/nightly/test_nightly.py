@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from e2e.base.errors import UsageError
-from e2e.report.night_inputs import read_history
+from e2e.report.night_inputs import read_nights
 from e2e.report.nightly import CellFigures, Night, Step, compare, gate
 from e2e.report.nightly_files import close_night
 
@@ -128,7 +128,7 @@ def test_only_good_and_earlier_nights_are_history(tmp_path):
         close_night(write(tmp_path, name, steps=steps))
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "night.json").write_text('{"schema": "maru-e2e/night/0"}')
-    assert [night.name for night in read_history(tmp_path, before="4")] == ["3", "1"]
+    assert [night.name for night, good in read_nights(tmp_path, before="4") if good] == ["3", "1"]
 
 
 def test_a_broken_earlier_night_is_named_for_without_it_a_lost_cell_would_not_show(tmp_path):
@@ -158,7 +158,7 @@ def test_an_interrupted_grid_is_not_good(tmp_path, code):
     found, summary = close_night(folder)
     assert found == 3
     assert "did not end" in summary
-    assert read_history(tmp_path, before="2") == []
+    assert [good for _, good in read_nights(tmp_path, before="2")] == [False]
 
 
 @pytest.mark.parametrize("code", [0, 3, 124, 130])

@@ -32,6 +32,8 @@ from e2e.report import console, gain, scoreboard, terminal
 from e2e.report.escape import cell, code, fence, inline
 from e2e.report.facts import facts
 from e2e.report.files import RENDERERS, write_reports
+from e2e.report.index import write_index
+from e2e.report.nightly import SCHEMA
 from e2e.report.nightly_files import close_night
 from e2e.report.report_json import plain
 
@@ -244,9 +246,30 @@ def test_a_night(tmp_path_factory, draw):
     for text in (summary, (folder / "summary.md").read_text(), (folder / "issue.md").read_text()):
         assert_harmless(text)
         assert rows_are_whole(text)
+    assert_self_contained((folder / "summary.html").read_text())
+    assert_no_formula((folder / "summary.csv").read_text())
     assert_shows((folder / "junit.xml").read_text())
     assert list(xml.parse(folder / "junit.xml").iter("testcase"))
     json.loads((folder / "night.json").read_text())
+
+
+@settings(FEW, max_examples=10)
+@given(words())
+def test_an_index(tmp_path_factory, draw):
+    folder, figures = tmp_path_factory.mktemp("index"), {}
+    for cell_id in (draw(), draw()):
+        figures[cell_id] = {"verdict": "pass", "reason": draw(), "hits": 1, "cold_s": 1.0, "external_s": 0.5}
+    for number in range(3):
+        (folder / f"{number}").mkdir()
+        figures[cell_id] |= {"verdict": ("pass", "corrupt")[number % 2]}
+        closed = {"schema": SCHEMA, "good": True, "steps": [], "machine": "m", "cells": figures}
+        closed["gain"] = {draw(): {"median": 0.1, "low": 0.0, "high": 0.2}}
+        (folder / f"{number}" / "night.json").write_text(json.dumps(plain(closed)))
+    run = {"command": [draw(), draw()], "began": draw(), "settings": {"connector": draw(), "model": draw()}}
+    report = {"run": run, "summary": {"verdict": draw(), "cells": 1, "pass": 1}}
+    (folder / "2" / "report.json").write_text(json.dumps(plain(report)))
+    assert write_index(folder) == (1, 3)
+    assert_self_contained((folder / "index.html").read_text())
 
 
 @settings(max_examples=400)

@@ -82,14 +82,22 @@ def test_a_signal_ends_the_step_and_closes_the_night(clone, number):
 
 
 def test_old_nights_go_and_strangers_folders_stay(clone):
-    for name in ("20200101T000000Z", "20200102T000000Z", "mine"):
-        (clone / "nights" / name).mkdir(parents=True)
-        (clone / "nights" / name / "night.json").write_text("{}")
+    for name in ("20200101T000000Z", "20200102T000000Z", "20200103T000000Z", "mine"):
+        (clone / "nights" / name / "grid").mkdir(parents=True)
+        for file in ("night.json", "summary.html", "steps.tsv", "grid/night.json"):
+            (clone / "nights" / name / file).write_text("{}")
     (clone / "nights" / "20190101T000000Z").mkdir()
-    assert run(clone, KEEP="2").returncode == 0
+    assert run(clone, KEEP="2", KEEP_FIGURES="3").returncode == 0
     left = sorted(path.name for path in (clone / "nights").iterdir() if path.is_dir())
     assert "20200101T000000Z" not in left
-    assert {"20190101T000000Z", "20200102T000000Z", "mine"} <= set(left)
+    assert {"20190101T000000Z", "20200102T000000Z", "20200103T000000Z", "mine"} <= set(left)
+    # what an older one said stays for the trends, its recordings and logs go
+    assert sorted(path.name for path in (clone / "nights" / "20200102T000000Z").iterdir()) == [
+        "night.json", "summary.html",
+    ]  # fmt: skip
+    for name in ("20200103T000000Z", "mine"):
+        assert (clone / "nights" / name / "grid" / "night.json").exists()
+    assert (clone / "calls").read_text().splitlines()[-1] == "index nights"
 
 
 def test_one_night_at_a_time(clone):

@@ -47,6 +47,13 @@ def row(name: str, says: tuple[str, ...], *words: str, **files: str | bytes) -> 
 
 
 ROWS = (
+    Row("index: a folder that is not there", ("index", "nowhere"), 2, ("no folder nowhere", "holds runs or nights")),
+    Row("index: a file", ("index", "f"), 2, ("no folder f",), given=lambda here: (here / "f").write_text("")),
+    Row("index: nothing in it", ("index", "."), 2, ("holds no report.json and no night.json",)),
+    Row(
+        "index: a night that is none", ("index", "nights"), 2, ("night.json", "move that night away"),
+        given=night(earlier="{torn"),
+    ),
     Row("night: a folder that is not there", ("night", "nowhere"), 2, ("steps.tsv", "give the folder of a night")),
     row("history that does not exist", ("there is no folder /nonexistent",), "--history", "/nonexistent"),
     row("history that is a file", ("there is no folder", "--history"), "--history", f"{NIGHT}/steps.tsv"),
