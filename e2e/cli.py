@@ -104,7 +104,8 @@ def faults(*, flags: Annotated[FaultFlags | None, FLAT] = None, call: Ours) -> i
 def gain(*, flags: Annotated[GainFlags | None, FLAT] = None, call: Ours) -> int:
     """Is a change worth it? Two settings or two connectors, measured in turn and judged against the noise.
 
-    Exit codes as of run: 0 with a figure for every branch, 3 where there is none.
+    Exit codes as of run: 0 with an answer for every branch, 3 where there is no figure, or the effect is one that can't
+    be seen here.
     """
     flags = flags or GainFlags()
     from e2e import gain as rooms
@@ -117,7 +118,8 @@ def gain(*, flags: Annotated[GainFlags | None, FLAT] = None, call: Ours) -> int:
     wanted = rooms.Wanted(
         axis=flags.axis[0] if flags.axis else None, values=flags.axis[1:] if flags.axis else (),
         specs=(flags.a, flags.b) if flags.a and flags.b else (),
-        concurrency=flags.concurrency, repeats=flags.repeats, rounds=flags.rounds,
+        concurrency=flags.concurrency, repeats=flags.repeats, rounds=flags.rounds, looks=flags.looks,
+        effect=flags.effect / 100,
     )  # fmt: skip
     settings = resolve(flags, argv=call.argv)
     call.folder = settings.out

@@ -20,6 +20,8 @@ from e2e.base.program import Text
 from e2e.chosen import part_of, usable
 from e2e.grid.axes import axis as axis_of
 from e2e.grid.cells import Grid, by_engine, expand
+from e2e.judge import sequential
+from e2e.judge.gain import Asked, judge_gain, settled
 from e2e.material import Material, material
 from e2e.part import KeyPart
 from e2e.play.player import After, Player
@@ -32,19 +34,16 @@ from e2e.run import shown
 from e2e.settings.settings import RECORDING, Settings
 from e2e.settings.world import engine_python
 
-try:
-    from e2e.judge.gain import FEWEST_PAIRS, judge_gain
-except ModuleNotFoundError as error:
-    raise UsageError(f"gain needs {error.name}, which is not installed; pip install 'maru-e2e[gain]'.") from error
-
 #: Within one pair each order of the sides comes equally often.
 ORDERS = (("a", "b", "a2"), ("b", "a2", "a"), ("a2", "a", "b"), ("a2", "b", "a"), ("b", "a", "a2"), ("a", "a2", "b"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """``axis`` with two ``values``, or two ``specs`` (names or TOML files). ``repeats``: pairs per length, concurrency
-    and round; ``rounds``: engine starts per side where engines alternate."""
+    """``axis`` with two ``values``, or two ``specs`` (names or TOML files). ``repeats``: pairs per length, concurrency,
+    and look or round. ``looks``: how often as many are drawn at most, where an axis is compared; ``rounds``: engine
+    starts per side where engines alternate, whose pairs hang together too much to be looked at early. ``effect``: the
+    smallest saving that matters, a share of TTFT."""
 
     axis: str | None = None
     values: tuple[str, ...] = ()
@@ -52,6 +51,8 @@ class Wanted:
     concurrency: tuple[int, ...] = (1, 8)
     repeats: int = 10
     rounds: int = 2
+    looks: int = 3
+    effect: float = 0.05
 
     def __post_init__(self) -> None:
         if bool(self.axis) == bool(self.specs):
@@ -67,12 +68,17 @@ class Wanted:
 
     def require_figure(self, *, lengths: int) -> None:
         """Raises SettingsError where so many prompt lengths can't make the pairs that a figure takes."""
-        rounds = self.rounds if self.specs else 1
-        if (pairs := self.repeats * rounds * lengths) < FEWEST_PAIRS:
-            least = -(-FEWEST_PAIRS // (rounds * lengths))
+        times = self.rounds if self.specs else self.asked.looks
+        fewest = sequential.fewest(sequential.spent(self.asked.looks, self.asked.looks))
+        if (pairs := self.repeats * times * lengths) < fewest:
+            least = -(-fewest // (times * lengths))
             raise SettingsError(
-                f"--repeats {self.repeats} makes {pairs} pairs, a figure takes {FEWEST_PAIRS}; give {least} or more."
+                f"--repeats {self.repeats} makes {pairs} pairs, a figure takes {fewest}; give {least} or more."
             )
+
+    @property
+    def asked(self) -> Asked:
+        return Asked(1 if self.specs else self.looks, self.effect)
 
 
 def gain(settings: Settings, wanted: Wanted) -> int:
@@ -160,6 +166,8 @@ class _Gain:
         return Branch(
             name=name, round=round, sides=sides, prompts=prompts, rule=rule, numbers=numbers, order=order,
             concurrency=self.wanted.concurrency, repeats=self.wanted.repeats, launched=launched, salt=f"{run_id}.gain",
+            looks=self.wanted.asked.looks,
+            enough=lambda events, at_once: settled(events, self.wanted.asked, name, at_once),
         )  # fmt: skip
 
     def begin(
@@ -170,6 +178,7 @@ class _Gain:
             "gain.plan", mode=mode, axis=self.wanted.axis, names=dict(names), pairs=list(pairs),
             concurrency=list(self.wanted.concurrency), lengths=list(self.settings.lengths), repeats=self.wanted.repeats,
             rounds=1 if mode == "axis" else self.wanted.rounds, device=self.settings.device, attempt=1,
+            looks=self.wanted.asked.looks, effect=self.wanted.effect,
             double=any(adapter.abilities.double_of for adapter in self.adapters.values()), machine=platform.platform(),
         )  # fmt: skip
 

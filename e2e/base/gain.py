@@ -9,13 +9,19 @@ from e2e.base.errors import EXIT_INCONCLUSIVE
 from e2e.base.judgement import Judgement
 from e2e.base.verdict import Verdict
 
-#: Values of ``Answer.answer``.
-FASTER, SLOWER, WITHIN, NOTHING = "faster", "slower", "within the noise", "no figure"
+#: Values of ``Answer.answer``: beyond the noise; within it, where what was sought would have been seen; where it would
+#: not; and nothing was measured.
+FASTER, SLOWER, WITHIN, UNSEEN, NOTHING = (
+    "faster", "slower", "within the noise", "can't be seen here", "no figure",
+)  # fmt: skip
+#: No more pairs are drawn then.
+SETTLED = (FASTER, SLOWER, WITHIN)
 
 
 @dataclass(frozen=True)
 class Change:
-    """Relative change of TTFT: -0.1 is 10 % less. ``low``..``high``: 95 % interval of the median."""
+    """Relative change of TTFT: -0.1 is 10 % less. ``low``..``high``: interval of the median, see
+    judge/sequential.py."""
 
     median: float
     low: float
@@ -24,10 +30,23 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Share:
+    """What the part that is changed takes of side a's TTFT: the most that any change of it can save. ``what`` it is and
+    who measured it; ``seconds`` a request. ``at_copy_speed``: derived, what it would be if a request took what vLLM's
+    own cache takes, its bytes at the machine's own copy speed, and that part; None where no copy was measured."""
+
+    what: str
+    seconds: float
+    share: float
+    at_copy_speed: float | None = None
+
+
+@dataclass(frozen=True)
 class Answer:
     """``length``: tokens, None: all lengths together. ``client``, ``server``: b against a; ``noise``: a2 against a.
     TTFT medians in seconds. ``why``: where ``answer`` is "no figure". ``left_out``: samples that were not served as
-    predicted."""
+    predicted. ``look``: after which of ``looks`` it was given. ``smallest``: the smallest saving that it could have
+    told from noise, ``sought``: the one that mattered; shares of TTFT. ``share``: None where nobody knows."""
 
     branch: str
     concurrency: int
@@ -41,6 +60,11 @@ class Answer:
     a_s: float | None = None
     b_s: float | None = None
     left_out: int = 0
+    look: int = 1
+    looks: int = 1
+    smallest: float | None = None
+    sought: float | None = None
+    share: Share | None = None
 
 
 @dataclass(frozen=True)
@@ -71,16 +95,19 @@ class Overlap:
 
 @dataclass(frozen=True)
 class GainJudgement:
+    """``copy_speed``: of the machine, bytes a second, None where it was not measured."""
+
     plan: Mapping[str, object]
     cells: Judgement
     answers: tuple[Answer, ...]
     launches: tuple[Launches, ...]
     overlaps: tuple[Overlap, ...] = ()
+    copy_speed: float | None = None
 
     @property
     def exit_code(self) -> int:
-        """As for a run; a comparison without any figure is inconclusive."""
+        """As for a run; a branch without a figure, or whose answer can't be seen here, is inconclusive."""
         if self.cells.verdict is not Verdict.PASS:
             return self.cells.exit_code
         whole = [answer for answer in self.answers if answer.length is None]
-        return 0 if whole and all(answer.answer != NOTHING for answer in whole) else EXIT_INCONCLUSIVE
+        return 0 if whole and all(answer.answer in SETTLED for answer in whole) else EXIT_INCONCLUSIVE

@@ -28,7 +28,8 @@ class Names:
 @kind("gain.plan")
 class GainPlan:
     """``mode``: one engine, chosen per request, or two connectors on alternating engines. ``double``: was it the
-    embedded connector."""
+    embedded connector. ``repeats``: pairs per length and look, of ``looks`` at most. ``effect``: smallest saving that
+    matters, a share of TTFT."""
 
     mode: Literal["axis", "specs"]
     axis: str | None
@@ -41,13 +42,15 @@ class GainPlan:
     double: bool
     device: str
     attempt: int
+    looks: int = 1
+    effect: float = 0.05
 
 
 @kind("gain.sample")
 class GainSample:
     """``side`` a2 is a once more, for the noise. ``number``: equal for the sides of one pair. ``ttft_s``: client
     seconds per request. ``local``, ``external``: tokens by vLLM's count, None where it has none; ``expected``: external
-    tokens predicted, ``least`` where it may be fewer."""
+    tokens predicted, ``least`` where it may be fewer. ``look``: of which batch of pairs it is."""
 
     branch: str
     side: Literal["a", "b", "a2"]
@@ -63,6 +66,7 @@ class GainSample:
     external: int | None
     expected: int
     least: int | None = None
+    look: int = 1
 
 
 @kind("gain.overlap")
@@ -76,6 +80,33 @@ class GainOverlap:
     loads: int
     pending: int
     waited: int
+
+
+@kind("gain.timings")
+class GainTimings:
+    """What a connector says that its timed loads took on the host, seconds, summed over ``loads``: reading from the
+    pool, and placing (of a CPU: on a GPU it goes on after the host has launched it)."""
+
+    branch: str
+    engine: str
+    cell: str
+    concurrency: int
+    length: int
+    loads: int
+    read_s: float
+    place_s: float | None
+
+
+@kind("gain.copy")
+class GainCopy:
+    """The machine's own copy, in the engine's process: the fastest of a few of ``bytes``, ``seconds`` long. ``how``: of
+    pinned memory to the GPU, or of memory to memory on a CPU."""
+
+    branch: str
+    engine: str
+    bytes: int
+    seconds: float
+    how: str
 
 
 @dataclass(frozen=True)

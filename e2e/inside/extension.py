@@ -12,7 +12,7 @@ import torch
 import vllm
 
 from e2e.base.fault import parted
-from e2e.inside import faults, runtime
+from e2e.inside import copying, faults, runtime
 from e2e.inside.faults.plant import Plant
 from e2e.inside.load_errors import LoadErrors
 from e2e.inside.probe import Probe, hashing
@@ -129,6 +129,10 @@ class RigExtension:
             return told
         self._rig_counter = LaunchCounter(getattr(self._rig_connector(), "rig_around_placement", None))
         return {"on": True}
+
+    def rig_copy(self) -> dict[str, object]:
+        """The fastest of a few copies as a load could make them at best: {"bytes", "seconds", "how"}."""
+        return copying.fastest(self.model_runner.device)
 
     def rig_plant(self, fault: str | None) -> dict[str, object]:
         """From now on spoils what any connector has loaded, right before each layer reads it; None: no more. Strikes

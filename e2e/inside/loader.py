@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -27,7 +28,8 @@ log = logging.getLogger("vllm.maru_e2e.loader")
 
 @dataclass
 class Job:
-    """One load under way. ``landed`` layers are in the paged cache (CPU) or queued with an event (CUDA)."""
+    """One load under way. ``landed`` layers are in the paged cache (CPU) or queued with an event (CUDA). ``read_s``,
+    ``place_s``: what the host did so long."""
 
     load: Load
     slots: torch.Tensor
@@ -44,6 +46,8 @@ class Job:
     seen_by_forward: bool = False
     pending_at_forward: int = 0
     blocking_waits: int = 0
+    read_s: float = 0.0
+    place_s: float = 0.0
     events: list[torch.cuda.Event] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
     awaited: threading.Event = field(default_factory=threading.Event)
@@ -112,12 +116,23 @@ class Loader:
 
     def load_now(self, job: Job) -> None:
         """Loads in the caller's thread and stream, all layers at once."""
-        staged = self.read(job)
+        staged = self._read(job)
         if staged is None:
             job.fail()
             return
-        job.places += self._place(job, self._to_device(job, staged), range(job.layers))
+        self._put(job, self._to_device(job, staged), range(job.layers))
         job.land(job.layers - 1)
+
+    def _read(self, job: Job) -> torch.Tensor | None:
+        began = time.perf_counter()
+        staged = self.read(job)
+        job.read_s += time.perf_counter() - began
+        return staged
+
+    def _put(self, job: Job, moved: torch.Tensor, layers: range) -> None:
+        began = time.perf_counter()
+        job.places += self._place(job, moved, layers)
+        job.place_s += time.perf_counter() - began
 
     def read(self, job: Job) -> torch.Tensor | None:
         """Staging tensor [L, 2, T, H, D] of the load's tokens on the host (pinned for CUDA), or None if any object is
@@ -186,7 +201,7 @@ class Loader:
                 job.fail()
 
     def _load_layers(self, job: Job, before: torch.cuda.Event | None) -> None:
-        staged = self.read(job)
+        staged = self._read(job)
         if staged is None:
             job.fail()
             return
@@ -203,7 +218,7 @@ class Loader:
                     pace_s = job.load.settings.pace_s
                     job.awaited.wait(job.fault.hold_s or (self._pace_s if pace_s is None else pace_s))
                 moved = self._to_device(job, staged[group.start : group.stop])
-                job.places += self._place(job, moved, group)
+                self._put(job, moved, group)
                 if self._stream:
                     event = self._stream.record_event()
                     job.events += [event] * len(group)

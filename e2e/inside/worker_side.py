@@ -348,6 +348,8 @@ class WorkerSide:
                 "load": load.settings.load, "overlap": job.overlap, "places": job.places, "failed": job.failed,
                 "kept": load.first if job.failed else load.end,
                 "pending_at_forward": job.pending_at_forward, "blocking_waits": job.blocking_waits,
+                "read_s": round(job.read_s, 6),
+                "place_s": round(job.place_s, 6) if one.device.type == "cpu" else None,
             }
         )  # fmt: skip
 

@@ -1,8 +1,10 @@
-"""Is a difference beyond the noise? Pure: events in, answers out; the bootstrap's random numbers are seeded.
+"""Is a difference beyond the noise, and could it have been seen? Pure: events in, answers out.
 
-Per branch and concurrency: pairs (a, b) and (a, a2) of one moment give log ratios of TTFT; their medians and 95 %
-intervals are bootstrapped over pairs. Beyond the noise means: the interval of b against a holds neither zero nor
-anything as small as what a2 against a, which changed nothing, still shows.
+Per branch and concurrency: pairs (a, b) and (a, a2) of one moment give log ratios of TTFT, and these their medians and
+intervals (sequential.py). Beyond the noise means: the interval of b against a holds neither zero nor anything as small
+as what a2 against a, which changed nothing, still shows. Within the noise says something only where an effect that
+matters would have been seen: the smallest saving that is asked for, or all that the changed part takes, where that is
+less.
 """
 
 from __future__ import annotations
@@ -11,22 +13,44 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-
-import numpy as np
-from scipy.stats import bootstrap
+from dataclasses import dataclass, replace
 
 from e2e.base.event import Event
-from e2e.base.gain import FASTER, NOTHING, SLOWER, WITHIN, Answer, Change, GainJudgement, Launches, Overlap
+from e2e.base.gain import (
+    FASTER,
+    NOTHING,
+    SETTLED,
+    SLOWER,
+    UNSEEN,
+    WITHIN,
+    Answer,
+    Change,
+    GainJudgement,
+    Launches,
+    Overlap,
+    Share,
+)
+from e2e.base.judgement import Judgement
 from e2e.base.verdict import Verdict
+from e2e.judge import sequential
 from e2e.judge.cells import judge
+from e2e.judge.shares import Shares
 
-#: Fewer pairs than this say nothing.
-FEWEST_PAIRS = 5
-RESAMPLES = 5000
 #: No request waits for so long; a longer time is none.
 LONGEST_S = 1e6
-LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Asked:
+    """``looks`` at most; ``effect``: the smallest saving that matters, a share of TTFT."""
+
+    looks: int
+    effect: float
+
+    @classmethod
+    def of(cls, plan: Mapping[str, object]) -> Asked:
+        """What a plan of before there were looks asked for is one look."""
+        return cls(int(plan.get("looks", 1)), float(plan.get("effect", 0.05)))
 
 
 def judge_gain(events: Iterable[Event]) -> GainJudgement | None:
@@ -36,51 +60,78 @@ def judge_gain(events: Iterable[Event]) -> GainJudgement | None:
     if not plans:
         return None
     plan, cells = plans[-1], judge(events)
-    verdicts = {cell.id: cell.verdict for cell in cells.cells}
-    samples: dict[str, list[Mapping[str, object]]] = defaultdict(list)
-    for event in events:
-        if event.kind == "gain.sample":
-            samples[str(event["branch"])].append(event.data)
-    answers = []
-    for pair in plan["pairs"]:
-        branch = str(pair["branch"])
-        wrong = [cell for cell in (pair["a"], pair["b"]) if verdicts.get(cell) is not Verdict.PASS]
-        lengths = sorted({int(each["length"]) for each in samples[branch]})
-        for at_once in plan["concurrency"]:
-            for length in (None, *lengths):
-                if wrong:
-                    what = verdicts.get(wrong[0])
-                    why = f"{wrong[0]} {'was not run' if what is None else 'is ' + what.value}"
-                    answers.append(Answer(branch, at_once, length, NOTHING, why))
-                else:
-                    answers.append(_answer(branch, at_once, length, samples[branch]))
     launches = [_launches(event.data) for event in events if event.kind == "gain.launches"]
-    return GainJudgement(plan, cells, tuple(answers), tuple(launches), _overlaps(events))
+    shares = Shares.of(events, plan, cells, launches)
+    answers = [answer for pair in plan["pairs"] for answer in _of_branch(events, plan, pair, cells, shares)]
+    return GainJudgement(plan, cells, tuple(answers), tuple(launches), _overlaps(events), shares.copy_speed)
 
 
-def _answer(branch: str, at_once: int, length: int | None, samples: Sequence[Mapping[str, object]]) -> Answer:
+def settled(events: Iterable[Event], asked: Asked, branch: str, at_once: int) -> bool:
+    """Need no more pairs be drawn? ``events``: of a comparison that goes on."""
+    samples = _samples(events, branch)
+    return _answer(branch, at_once, None, samples, asked, None).answer in SETTLED
+
+
+def _samples(events: Iterable[Event], branch: str) -> list[Mapping[str, object]]:
+    return [event.data for event in events if event.kind == "gain.sample" and event["branch"] == branch]
+
+
+def _of_branch(
+    events: Sequence[Event], plan: Mapping, pair: Mapping, cells: Judgement, shares: Shares
+) -> Iterable[Answer]:
+    branch, verdicts = str(pair["branch"]), {cell.id: cell.verdict for cell in cells.cells}
+    samples = _samples(events, branch)
+    wrong = [cell for cell in (pair["a"], pair["b"]) if verdicts.get(cell) is not Verdict.PASS]
+    for at_once in plan["concurrency"]:
+        for length in (None, *sorted({int(each["length"]) for each in samples})):
+            if wrong:
+                what = verdicts.get(wrong[0])
+                why = f"{wrong[0]} {'was not run' if what is None else 'is ' + what.value}"
+                yield Answer(branch, at_once, length, NOTHING, why)
+            else:
+                share = shares.share(pair, at_once, length, samples)
+                yield _answer(branch, at_once, length, samples, Asked.of(plan), share)
+
+
+def _answer(
+    branch: str, at_once: int, length: int | None, samples: Sequence[Mapping[str, object]], asked: Asked,
+    share: Share | None,
+) -> Answer:  # fmt: skip
     mine = [s for s in samples if s["concurrency"] == at_once and length in (None, s["length"])]
     served = [s for s in mine if _served(s)]
     left_out = len(mine) - len(served)
     sides: dict[str, dict[tuple, Mapping[str, object]]] = {"a": {}, "b": {}, "a2": {}}
     for sample in served:
         sides[str(sample["side"])][sample["round"], sample["number"], sample["length"]] = sample
-    client, noise = (_change(sides["a"], sides[other], client_ttft) for other in ("b", "a2"))
-    server, server_noise = (_change(sides["a"], sides[other], server_ttft) for other in ("b", "a2"))
+    look = min(max((int(s.get("look", 1)) for s in mine), default=1), asked.looks)
+    rate = sequential.spent(look, asked.looks)
+    client, noise = (_change(sides["a"], sides[other], client_ttft, rate) for other in ("b", "a2"))
+    server, server_noise = (_change(sides["a"], sides[other], server_ttft, rate) for other in ("b", "a2"))
     if client is None or noise is None:
         why = f"only {len(sides['a'].keys() & sides['b'].keys())} pairs were served as predicted ({left_out} were not)"
-        return Answer(branch, at_once, length, NOTHING, why, left_out=left_out)
+        return Answer(branch, at_once, length, NOTHING, why, left_out=left_out, look=look, looks=asked.looks)
     a_s, b_s = (statistics.median(map(client_ttft, sides[side].values())) for side in ("a", "b"))
-    found = Answer(branch, at_once, length, verdict(client, noise), "", client, noise, server, server_noise, a_s, b_s)
-    return replace(found, left_out=left_out)
+    floor = -math.log1p(-min(_floor(noise), 0.999))
+    smallest = sequential.smallest(math.log1p(client.low), math.log1p(client.high), floor, rate)
+    sought = asked.effect if share is None else min(asked.effect, share.share)
+    answer = verdict(client, noise, smallest <= sought)
+    found = Answer(branch, at_once, length, answer, "", client, noise, server, server_noise, a_s, b_s)
+    return replace(
+        found, left_out=left_out, look=look, looks=asked.looks, smallest=smallest, sought=sought, share=share
+    )
 
 
-def verdict(change: Change, noise: Change) -> str:
-    """The whole interval must lie beyond the noise: with few pairs a median alone is soon off."""
-    floor = max(abs(noise.low), abs(noise.high))
+def verdict(change: Change, noise: Change, sharp: bool) -> str:
+    """The whole interval must lie beyond the noise: with few pairs a median alone is soon off. ``sharp``: would what
+    was sought have been seen?"""
+    floor = _floor(noise)
     if change.high < -floor:
         return FASTER
-    return SLOWER if change.low > floor else WITHIN
+    return SLOWER if change.low > floor else WITHIN if sharp else UNSEEN
+
+
+def _floor(noise: Change) -> float:
+    return max(abs(noise.low), abs(noise.high))
 
 
 def _served(sample: Mapping[str, object]) -> bool:
@@ -103,24 +154,12 @@ def server_ttft(sample: Mapping[str, object]) -> float | None:
     return server["sum_s"] / server["count"] if whole else None
 
 
-def _change(a: Mapping[tuple, Mapping], other: Mapping[tuple, Mapping], take) -> Change | None:
+def _change(a: Mapping[tuple, Mapping], other: Mapping[tuple, Mapping], take, error_rate: float) -> Change | None:
     pairs = [(take(a[key]), take(other[key])) for key in sorted(a.keys() & other.keys())]
     logs = [math.log(y / x) for x, y in pairs if x and y]
-    if len(logs) < FEWEST_PAIRS:
+    if (found := sequential.interval(logs, error_rate)) is None:
         return None
-    low, high = interval(logs)
-    return Change(math.expm1(statistics.median(logs)), math.expm1(low), math.expm1(high), len(logs))
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 % interval of the median, percentile bootstrap."""
-    if max(values) == min(values):
-        return values[0], values[0]
-    found = bootstrap(
-        (np.asarray(values),), np.median, confidence_level=LEVEL, n_resamples=RESAMPLES, method="percentile",
-        random_state=np.random.default_rng(0), vectorized=True,
-    ).confidence_interval  # fmt: skip
-    return float(found.low), float(found.high)
+    return Change(math.expm1(statistics.median(logs)), *map(math.expm1, found), len(logs))
 
 
 def _overlaps(events: Iterable[Event]) -> tuple[Overlap, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from e2e.base.cell import Cell
 from e2e.base.connector import HitRule
 from e2e.base.errors import EngineError
-from e2e.base.event import Record
+from e2e.base.event import Event, Record
 from e2e.observe.metrics import Snapshot
 from e2e.play.site import LiveEngine, salted
 from e2e.replay.paired import Sender, timed_cell
@@ -24,7 +24,8 @@ class Branch:
     """What is compared on one engine. ``sides``: name -> cell; those of one cell share what is stored. ``prompts``:
     length in tokens -> as many as run at once. ``rule``: what the connector serves. ``numbers``: of the
     samples; ``order``: number -> (place, side), those that are measured under it. ``launched``: sides whose
-    launches are counted. ``salt``: of this comparison."""
+    launches are counted. ``salt``: of this comparison. ``repeats``: pairs per length, drawn ``looks`` times at most,
+    until ``enough`` says of the events so far that those of so many at once suffice."""
 
     name: str
     round: int
@@ -37,27 +38,49 @@ class Branch:
     order: Callable[[int], Iterable[tuple[int, str]]]
     launched: Sequence[str]
     salt: str
+    looks: int = 1
+    enough: Callable[[Sequence[Event], int], bool] = lambda events, at_once: False
 
     def play(self, engine: LiveEngine, record: Record) -> None:
         senders = {cell.id: self._sender(engine, cell) for cell in self.sides.values()}
         by_side = {side: senders[cell.id] for side, cell in self.sides.items()}
+        heard: list[Event] = []
+
+        def hear(kind: str, **data: object) -> None:
+            record(kind, **data)
+            heard.append(Event(kind, data))
+
         for prompts in self.prompts.values():
             for sender in senders.values():
                 sender.store(prompts)
-            for at_once in self.concurrency:
-                for sender in senders.values():  # not measured: the first of its shape may compile something
-                    sender.forget_local()
-                    sender.send(prompts[:at_once])
-                engine.evidence.loads()  # those so far aren't timed
-                for repeat in range(self.repeats):
-                    chosen = [prompts[(repeat + i) % len(prompts)] for i in range(at_once)]
-                    number = next(self.numbers)
-                    for place, side in self.order(number):
-                        about = {"branch": self.name, "round": self.round, "number": number, "order": place}
-                        _sample(by_side[side], engine, record, chosen, self.rule, **about, side=side)
-                record_overlap(record, engine, self.name)
+        if self.launched:
+            record_copy(hear, engine, self.name)
+        for at_once in self.concurrency:
+            for look in range(1, self.looks + 1):
+                for prompts in self.prompts.values():
+                    self._batch(by_side, engine, hear, prompts, at_once, look)
+                if self.enough(heard, at_once):
+                    break
+        for prompts in self.prompts.values():
             for side in self.launched:
-                _launches(by_side[side], engine, record, prompts, branch=self.name, side=side)
+                _launches(by_side[side], engine, hear, prompts, branch=self.name, side=side)
+
+    def _batch(
+        self, by_side: Mapping[str, Sender], engine: LiveEngine, record: Record, prompts: Sequence[Prompt],
+        at_once: int, look: int,
+    ) -> None:  # fmt: skip
+        if look == 1:
+            for sender in {id(sender): sender for sender in by_side.values()}.values():
+                sender.forget_local()  # not measured: the first of its shape may compile something
+                sender.send(prompts[:at_once])
+        engine.evidence.loads()  # those so far aren't timed
+        for repeat in range(self.repeats):
+            chosen = [prompts[(repeat + i) % len(prompts)] for i in range(at_once)]
+            number = next(self.numbers)
+            for place, side in self.order(number):
+                about = {"branch": self.name, "round": self.round, "number": number, "order": place, "look": look}
+                _sample(by_side[side], engine, record, chosen, self.rule, **about, side=side)
+        record_loads(record, engine, self.name, concurrency=at_once, length=len(prompts[0]))
 
     def _sender(self, engine: LiveEngine, cell: Cell) -> Sender:
         salt = salted(self.salt, self.name, cell.id)
@@ -107,20 +130,38 @@ def _launches(
     record("gain.launches", engine=engine.name, length=len(prompts[0]), requests=PROFILED, counts=counts, **about)
 
 
-def record_overlap(record: Record, engine: LiveEngine, branch: str) -> None:
-    """Of the timed overlapped loads since the journal was read last: did the forward meet any under way? Nothing is
-    told of a connector whose journal doesn't say (Maru's log)."""
+def record_loads(record: Record, engine: LiveEngine, branch: str, *, concurrency: int, length: int) -> None:
+    """Of the timed loads since the journal was read last: what they took on the host, and whether the forward met any
+    overlapped one under way. Nothing is told of a connector whose journal doesn't say (Maru's log)."""
     by_cell: dict[str, list[Mapping[str, object]]] = {}
     for row in engine.evidence.loads():
-        cell = timed_cell(row["request"])
-        if cell and row.get("overlap") is True and "pending_at_forward" in row:
+        if cell := timed_cell(row["request"]):
             by_cell.setdefault(cell, []).append(row)
     for cell, rows in by_cell.items():
-        record(
-            "gain.overlap", branch=branch, engine=engine.name, cell=cell, loads=len(rows),
-            pending=sum(row["pending_at_forward"] > 0 for row in rows),
-            waited=sum(row["blocking_waits"] > 0 for row in rows),
-        )  # fmt: skip
+        about = {"branch": branch, "engine": engine.name, "cell": cell}
+        overlapped = [row for row in rows if row.get("overlap") is True and "pending_at_forward" in row]
+        if overlapped:
+            record(
+                "gain.overlap", **about, loads=len(overlapped),
+                pending=sum(row["pending_at_forward"] > 0 for row in overlapped),
+                waited=sum(row["blocking_waits"] > 0 for row in overlapped),
+            )  # fmt: skip
+        if timed := [row for row in rows if row.get("read_s") is not None]:
+            placed = [row.get("place_s") for row in timed]
+            record(
+                "gain.timings", **about, concurrency=concurrency, length=length, loads=len(timed),
+                read_s=sum(row["read_s"] for row in timed), place_s=None if None in placed else sum(placed),
+            )  # fmt: skip
+
+
+def record_copy(record: Record, engine: LiveEngine, branch: str) -> None:
+    """What a load would be held against: a copy in the engine's own process."""
+    try:
+        (found, *_) = engine.client.collective_rpc("rig_copy")
+    except (EngineError, ValueError) as error:
+        record("note", text=f"The machine's copy speed was not measured: {error}")
+        return
+    record("gain.copy", branch=branch, engine=engine.name, **found)
 
 
 def _either(counted: Mapping[str, float], *names: str) -> int | None:

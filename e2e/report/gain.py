@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from e2e.base.event import Event
-from e2e.base.gain import FASTER, NOTHING, WITHIN, Answer, Change, GainJudgement, Launches, Overlap
+from e2e.base.gain import FASTER, NOTHING, UNSEEN, WITHIN, Answer, Change, GainJudgement, Launches, Overlap
 from e2e.base.judgement import Judgement
 from e2e.base.speed import by_length
 from e2e.base.verdict import Verdict
@@ -51,7 +51,7 @@ def _plot(answers: Sequence[Answer]) -> Iterator[PageBlock]:
         return
     bars = [(_named(answer), answer.client, answer.noise) for answer in told]
     if svg := plots.changes(bars, rows=len(bars)):
-        yield Plot(svg, "Change of the client's TTFT with its 95 % interval; grey is a again against a, the noise.")
+        yield Plot(svg, "Change of the client's TTFT with its interval; grey is a again against a, the noise.")
     else:
         yield Paragraph(plots.MISSING)
 
@@ -64,6 +64,7 @@ def as_json(found: GainJudgement, events: Iterable[Event]) -> dict[str, object]:
     cells = [{"id": cell.id, "verdict": cell.verdict.value, "ttft": asdict(cell.ttft)} for cell in found.cells.cells]
     return {
         "schema": SCHEMA, "plan": dict(found.plan), "measured_on": _measured_on(events), "cells": cells,
+        "copy_speed": found.copy_speed,
         "answers": [{**asdict(answer), "sentence": sentence(answer)} for answer in found.answers],
         "ttft": [asdict(each) for each in by_length(found.cells)],
         "launches": [asdict(each) for each in found.launches],
@@ -77,10 +78,24 @@ def sentence(answer: Answer) -> str:
     if answer.answer == NOTHING:
         return f"no figure {at}: {answer.why}"
     figure = f"{_percent(answer.client.median)} ({_range(answer.client)}) {at}"
+    beside = f"({figure}; noise {_range(answer.noise)})"
     if answer.answer == WITHIN:
-        return f"within the noise: do not make the change ({figure}; noise {_range(answer.noise)})"
+        return f"within the noise, where {_saving(answer.sought)} would have been seen: do not make the change {beside}"
+    if answer.answer == UNSEEN:
+        return f"can't be seen here: {_why_unseen(answer)} {beside}"
     slower = "" if answer.answer == FASTER else ": slower, do not make the change"
     return f"beyond the noise: {figure}{slower}"
+
+
+def _why_unseen(answer: Answer) -> str:
+    """What was sought, and what was the least that could be told."""
+    least = f"this run tells {_saving(answer.smallest)} and more from noise"
+    part = answer.share
+    if part is None or part.share > answer.sought:
+        return f"{least}, and {_saving(answer.sought)} was asked for"
+    text = f"{least}, and {part.what.partition(',')[0]} takes {_saving(part.share)} of TTFT"
+    derived = part.at_copy_speed
+    return text if derived is None else f"{text} (derived: {_saving(derived)} at the machine's own copy speed)"
 
 
 def document(found: GainJudgement, events: Sequence[Event]) -> Document:
@@ -93,7 +108,8 @@ def document(found: GainJudgement, events: Sequence[Event]) -> Document:
         blocks.append(Paragraph("It ran on a CPU: nothing here says anything about a GPU."))
     whole = [answer for answer in found.answers if answer.length is None]
     blocks.append(Items([f"{answer.branch}: {sentence(answer)}" for answer in whole]))
-    blocks += [_table(found.answers), *_worth(found.cells), *_launches(found.launches, names)]
+    blocks += [_table(found.answers), Paragraph(_what_tells(plan)), *_shares(found)]
+    blocks += [*_worth(found.cells), *_launches(found.launches, names)]
     if found.overlaps:
         blocks.append(Paragraph("Timed loads that were meant to overlap the forward:"))
         blocks.append(Items([_overlap(each) for each in found.overlaps]))
@@ -117,6 +133,35 @@ def _overlap(each: Overlap) -> str:
     )
 
 
+def _what_tells(plan: Mapping[str, object]) -> str:
+    looks = int(plan.get("looks", 1))
+    often = f", though it is looked at up to {looks} times" if looks > 1 else ""
+    matters = _saving(float(plan.get("effect", 0.05)))
+    return (
+        "In brackets are intervals of the medians: where a change does nothing, at most one answer in twenty finds an "
+        f"effect{often}. Tells from: the smallest saving that four of five such runs find beyond the noise. What "
+        f"matters is {matters} of TTFT, or all that the changed part takes, where that is less."
+    )
+
+
+def _shares(found: GainJudgement) -> Iterator[Block]:
+    """What the changed part takes at all, of single requests."""
+    whole = [each for each in found.answers if each.length is None and each.concurrency == 1 and each.client]
+    told = []
+    for each in whole:
+        if (part := each.share) is None:
+            told.append(f"{each.branch}: unknown")
+            continue
+        derived = part.at_copy_speed
+        text = f"{each.branch}: {_ms(part.seconds)} ms, {_saving(part.share)} of TTFT ({part.what})"
+        told.append(text if derived is None else f"{text}; derived: {_saving(derived)} at the machine's own copy speed")
+    if told:
+        yield Paragraph("What the changed part takes of a single request, which is the most that changing it can save:")
+        yield Items(told)
+    if found.copy_speed is not None:
+        yield Paragraph(f"The machine's own copy speed, measured in the engine: {found.copy_speed / 1e9:.1f} GB/s.")
+
+
 def _worth(cells: Judgement) -> Iterator[Block]:
     yield Paragraph("Against an engine without a connector, as the cells were proven:")
     headings = ("cell", "TTFT baseline", "cold", "external", "speed-up", "first slower by")
@@ -132,12 +177,14 @@ def _worth(cells: Judgement) -> Iterator[Block]:
 
 def _table(answers: Iterable[Answer]) -> Table:
     headings = (
-        "branch", "at once", "tokens", "a, ms", "b, ms", "client TTFT", "a again", "server TTFT", "pairs", "left out",
+        "branch", "at once", "tokens", "a, ms", "b, ms", "client TTFT", "a again", "tells from", "server TTFT", "pairs",
+        "left out",
     )  # fmt: skip
     rows = [
         (
             each.branch, str(each.concurrency), str(each.length or "all"), _ms(each.a_s), _ms(each.b_s),
-            _both(each.client), _both(each.noise), _both(each.server), str(each.client.pairs), str(each.left_out),
+            _both(each.client), _both(each.noise), _saving(each.smallest), _both(each.server), str(each.client.pairs),
+            str(each.left_out),
         )
         for each in answers if each.client is not None
     ]  # fmt: skip
@@ -181,6 +228,10 @@ def _measured_on(events: Iterable[Event]) -> str:
     machine = next((event["machine"] for event in events if event.kind == "run.begin"), {})
     where = effective.get("gpu") or f"CPU ({machine.get('threads', '?')} threads)"
     return f"{where}, vLLM {versions.get('vllm', '?')}, torch {versions.get('torch', '?')}"
+
+
+def _saving(share: float | None) -> str:
+    return "-" if share is None else f"{share * 100:.1f} %"
 
 
 def _percent(value: float) -> str:

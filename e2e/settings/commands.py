@@ -77,7 +77,19 @@ class GainFlags(Configured, Prompted, Engines, Served, Connected, Cells):
         parsers.numbers("requests; write 1,8"),
         flag("concurrency", "Requests at once.", metavar="n,n,...", default="1,8"),
     ] = (1, 8)
-    repeats: Annotated[int, at_least(2), flag("repeats", "Pairs per length, concurrency and round.", metavar="N")] = 10
+    repeats: Annotated[
+        int, at_least(2), flag("repeats", "Pairs per length, concurrency, and look or round.", metavar="N")
+    ] = 10
+    looks: Annotated[
+        int,
+        at_least(1),
+        flag("looks", "Of --axis: how often as many pairs are drawn, at most.", metavar="N"),
+    ] = 3
+    effect: Annotated[
+        float,
+        word(parsers.percent),
+        flag("effect", "Smallest saving of TTFT that matters, in percent.", metavar="PERCENT"),
+    ] = 5.0
     rounds: Annotated[int, at_least(1), flag("rounds", "Engine starts per side of --a and --b.", metavar="N")] = 2
     out: Out = Path("results")
     judge: Annotated[

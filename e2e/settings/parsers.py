@@ -203,6 +203,16 @@ def _limit(given: str, unit: str, such_as: int) -> float:
     return found
 
 
+def percent(given: str) -> float:
+    try:
+        found = float(given.strip().removesuffix("%"))
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 100:
+        raise ValueError(f"{given!r} is no share between 0 and 100 percent; write a number, such as 5.")
+    return found
+
+
 def duration(given: str) -> float:
     """``90``, ``90s``, ``30m`` or ``2h`` -> seconds, up to a day."""
     match = _DURATION.fullmatch(given.strip())

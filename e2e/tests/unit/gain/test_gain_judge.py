@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from e2e.base.event import Event
-from e2e.base.gain import FASTER, NOTHING, SLOWER, WITHIN, Change
-from e2e.base.judgement import CellJudgement, Judgement
+from e2e.base.gain import FASTER, NOTHING, SLOWER, UNSEEN, WITHIN, Change
+from e2e.base.judgement import CellJudgement, Judgement, LengthTtft, Ttft
 from e2e.base.verdict import Reason, Verdict
 from e2e.judge import gain as room
 from e2e.report import gain as report
+from e2e.report import markdown
 
 PLAN = {
     "mode": "axis", "axis": "placement", "names": {"a": "index", "b": "kernel"}, "concurrency": [1], "lengths": [513],
@@ -75,13 +76,93 @@ def test_sentences(monkeypatch):
     assert report.sentence(faster).startswith("beyond the noise: -20.")
     assert report.sentence(faster).endswith(" at 1 at once")
     same = judged(monkeypatch, recording()).answers[0]
-    assert report.sentence(same).startswith("within the noise: do not make the change (")
+    said = report.sentence(same)
+    assert said.startswith("within the noise, where 5.0 % would have been seen: do not make the change (")
     slower = judged(monkeypatch, recording(b=1.5)).answers[0]
     assert report.sentence(slower).endswith(": slower, do not make the change")
 
 
-def test_a_noisy_machine_shows_nothing(monkeypatch):
-    assert judged(monkeypatch, recording(b=0.95, spread=0.4)).answers[0].answer == WITHIN
+def test_a_noisy_machine_can_not_tell_and_says_what_it_could(monkeypatch):
+    """Not "do not make the change", and not green: 5 % less may well be true here."""
+    found = judged(monkeypatch, recording(b=0.95, spread=0.4))
+    whole = found.answers[0]
+    assert (whole.answer, found.exit_code) == (UNSEEN, 3)
+    assert whole.smallest > whole.sought == 0.05
+    said = f"this run tells {whole.smallest * 100:.1f} % and more from noise, and 5.0 % was asked for"
+    assert report.sentence(whole).startswith(f"can't be seen here: {said}")
+
+
+def test_what_is_asked_for_decides_whether_it_would_have_been_seen(monkeypatch):
+    events = recording(spread=0.05)
+    (least,) = {judged(monkeypatch, events).answers[0].smallest}
+    for effect, answer in ((least * 1.01, WITHIN), (least * 0.99, UNSEEN)):
+        asked = [Event(e.kind, {**e.data, "effect": effect}) if e.kind == "gain.plan" else e for e in events]
+        assert judged(monkeypatch, asked).answers[0].answer == answer
+
+
+def placed(device_us: float | None, *, requests: int = 3) -> Event:
+    counts = {
+        "device": "cuda", "launches": {"copy": 60},
+        "placement": {"calls": 90, "launches": {"index_put": 30}, "device_us": device_us},
+    }  # fmt: skip
+    about = {"branch": "HND-chunkwise", "side": "a", "engine": "e", "length": 513, "requests": requests}
+    return Event("gain.launches", {**about, "counts": counts})
+
+
+def test_a_part_that_takes_next_to_nothing_can_not_be_seen_here_however_quiet_the_machine(monkeypatch):
+    """As on an H200 whose TTFT was spent copying: 7 ms of 867 were placement."""
+    quiet = recording(spread=0.01)
+    assert judged(monkeypatch, [*quiet, placed(3 * 1500.0)]).answers[0].answer == WITHIN  # 1.5 of 20 ms
+    found = judged(monkeypatch, [*quiet, placed(3 * 160.0)])  # 0.16 ms
+    whole = found.answers[0]
+    assert (whole.answer, found.exit_code) == (UNSEEN, 3)
+    assert whole.share.share == whole.sought == pytest.approx(0.008, rel=0.05)
+    assert report.sentence(whole).startswith("can't be seen here: this run tells ")
+    assert "and placement takes 0.8 % of TTFT (" in report.sentence(whole)
+
+
+def test_what_the_part_would_take_at_the_machines_own_copy_speed_is_derived(monkeypatch):
+    """512 tokens of 23,040 bytes at 2.36 GB/s: 5 ms; with 4 ms from the local cache and 1 ms of placement 10 ms."""
+    effective = {"num_layers": 30, "heads": 3, "head_size": 64, "dtype": "bfloat16"}
+    copy = {"branch": "HND-chunkwise", "engine": "e", "bytes": 2_359_296_000, "seconds": 1.0, "how": "a copy"}
+    events = [
+        *recording(), placed(3 * 1000.0), Event("engine.config", {"engine": "e", "effective": effective}),
+        Event("gain.copy", copy),
+    ]  # fmt: skip
+    by_length = (LengthTtft(513, 0.1, 0.1, 0.004, 0.02, 0.02, 5.0, 0.0),)
+    local = Judgement(tuple(replace(cell, ttft=Ttft(by_length=by_length)) for cell in cells().cells))
+    monkeypatch.setattr(room, "judge", lambda _: local)
+    found = room.judge_gain(events)
+    share = found.answers[0].share
+    assert share.share == pytest.approx(1 / 20, rel=0.05)
+    assert share.at_copy_speed == pytest.approx(1 / 10)
+    assert found.copy_speed == 2_359_296_000
+    text = markdown.render(report.document(found, events))
+    assert "derived: 10.0 % at the machine's own copy speed" in text
+    assert "The machine's own copy speed, measured in the engine: 2.4 GB/s." in text
+    without = [event for event in events if event.kind != "gain.copy"]
+    assert room.judge_gain(without).answers[0].share.at_copy_speed is None
+
+
+def test_on_a_cpu_the_connectors_own_clock_tells_and_else_it_is_unknown(monkeypatch):
+    took = {"branch": "HND-chunkwise", "engine": "e", "cell": "HND-index", "concurrency": 1, "length": 513}
+    timed = Event("gain.timings", {**took, "loads": 10, "read_s": 0.05, "place_s": 0.02})
+    share = judged(monkeypatch, [*recording(), placed(None), timed]).answers[0].share
+    assert (share.seconds, share.what) == (pytest.approx(0.002), "placement, by the connector's own clock")
+    on_a_gpu = Event("gain.timings", {**timed.data, "place_s": None})
+    found = judged(monkeypatch, [*recording(), on_a_gpu])
+    assert found.answers[0].share is None
+    assert "HND-chunkwise: unknown" in markdown.render(report.document(found, recording()))
+
+
+def test_of_any_other_axis_the_load_is_all_that_it_can_save(monkeypatch):
+    by_length = (LengthTtft(513, 0.1, 0.1, 0.015, 0.02, 0.02, 5.0, 0.0),)
+    local = Judgement(tuple(replace(cell, ttft=Ttft(by_length=by_length)) for cell in cells().cells))
+    monkeypatch.setattr(room, "judge", lambda _: local)
+    events = [Event(e.kind, {**e.data, "axis": "overlap"}) if e.kind == "gain.plan" else e for e in recording()]
+    share = room.judge_gain(events).answers[0].share
+    assert share.share == pytest.approx(0.25, abs=0.01)
+    assert share.what.startswith("the load")
 
 
 def test_a_corrupt_setting_gets_no_figure(monkeypatch):
@@ -111,15 +192,16 @@ def test_same_recording_same_answer(monkeypatch):
     assert judged(monkeypatch, events) == judged(monkeypatch, events)
 
 
-@given(st.floats(-0.5, 0.5), st.floats(0, 0.2), st.floats(0, 0.3))
-def test_beyond_the_noise_never_holds_zero_nor_the_noise(median, half, noise):
+@given(st.floats(-0.5, 0.5), st.floats(0, 0.2), st.floats(0, 0.3), st.booleans())
+def test_beyond_the_noise_never_holds_zero_nor_the_noise(median, half, noise, sharp):
     change, floor = Change(median, median - half, median + half, 9), Change(0, -noise, noise, 9)
-    answer = room.verdict(change, floor)
+    answer = room.verdict(change, floor, sharp)
+    assert (answer == WITHIN) <= sharp
     beyond = change.low > noise or change.high < -noise
     assert (answer in (FASTER, SLOWER)) == beyond
     if beyond:
         assert (answer == FASTER) == (median < 0)
-        assert room.verdict(change, replace(floor, high=1.0)) == WITHIN
+        assert room.verdict(change, replace(floor, high=1.0), sharp) == (WITHIN if sharp else UNSEEN)
 
 
 def test_launches(monkeypatch):

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from e2e.play.timed import record_overlap
+from e2e.play.timed import record_loads
 from e2e.replay.paired import timed_cell
 
 
 def told(*rows):
     events = []
     engine = SimpleNamespace(name="e", evidence=SimpleNamespace(loads=lambda: list(rows)))
-    record_overlap(lambda kind, **data: events.append((kind, data)), engine, "HND")
+    record_loads(lambda kind, **data: events.append((kind, data)), engine, "HND", concurrency=1, length=513)
     return events
 
 
@@ -30,6 +30,14 @@ def test_loads_belong_to_the_cell_that_the_request_names(cell):
 def test_a_log_like_marus_tells_nothing():
     assert told({"id": 1, "request": "gain.HND-connector_a.0123456789ab", "overlap": "on", "load": "async"}) == []
     assert told({"id": 1, "request": "gain.HND-connector_a.0123456789ab"}) == []
+
+
+def test_what_a_load_took_is_told_where_the_journal_says_so():
+    row = {"request": "gain.HND-index.0123456789ab", "overlap": False, "read_s": 0.25, "place_s": 0.5}
+    place = {"branch": "HND", "engine": "e", "cell": "HND-index", "concurrency": 1, "length": 513}
+    assert told(row, row) == [("gain.timings", {**place, "loads": 2, "read_s": 0.5, "place_s": 1.0})]
+    on_a_gpu = {**row, "place_s": None}
+    assert told(row, on_a_gpu) == [("gain.timings", {**place, "loads": 2, "read_s": 0.5, "place_s": None})]
 
 
 def test_the_proofs_requests_are_not_timed():

@@ -46,12 +46,14 @@ class Client:
             'vllm:prompt_tokens_by_source_total{source="local_cache_hit"} 0\n'
         )
 
-    def collective_rpc(self, method, on):
-        self.did.append((method, on))
+    def collective_rpc(self, method, *args):
+        self.did.append((method, *args))
+        if method == "rig_copy":
+            return [{"bytes": 100, "seconds": 0.5, "how": "memory to memory"}]
         return [{"device": "cpu", "launches": {}}]
 
 
-def played(sides, order, *, launched=("a", "b"), repeats=6):
+def played(sides, order, *, launched=("a", "b"), repeats=6, **more):
     events, client = [], Client()
     engine = SimpleNamespace(
         name="e", client=client, evidence=SimpleNamespace(loads=list), settings=SimpleNamespace(request_limit_s=9),
@@ -59,7 +61,7 @@ def played(sides, order, *, launched=("a", "b"), repeats=6):
     )  # fmt: skip
     branch = Branch(
         name="HND", round=1, sides=sides, prompts=PROMPTS, rule=HitRule(16, 16), concurrency=(1, 2),
-        repeats=repeats, numbers=itertools.count(), order=order, launched=launched, salt="r.gain",
+        repeats=repeats, numbers=itertools.count(), order=order, launched=launched, salt="r.gain", **more,
     )  # fmt: skip
     branch.play(engine, lambda kind, **data: events.append((kind, data)))
     return events, client.did
@@ -95,11 +97,10 @@ def test_a_sample_is_what_its_own_requests_were_served():
 
 def test_each_cell_stores_once_and_every_rerun_forgets_first():
     _, did = played({"a": A, "b": B, "a2": A}, in_turn)
-    assert did[:4] == [("index", 32)] * 2 + [("kernel", 32)] * 2
-    before = [did[at - 1] for at, what in enumerate(did) if what in (("index", 32), ("kernel", 32)) and at > 3]
+    of = [[(placement, length)] * 2 for length in (32, 64) for placement in ("index", "kernel")]
+    assert did[:8] == [*of[0], *of[1], *of[2], *of[3]]
+    before = [did[at - 1] for at, what in enumerate(did) if what in (("index", 32), ("kernel", 32)) and at > 7]
     assert all(what == "forget" or isinstance(what, tuple) for what in before)
-    stored = [at for at, what in enumerate(did) if what == ("index", 64)][:2]
-    assert stored[1] == stored[0] + 1
 
 
 def test_a_side_alone_is_measured_in_its_place():
@@ -108,6 +109,32 @@ def test_a_side_alone_is_measured_in_its_place():
     assert {(data["side"], data["order"]) for data in samples} == {("a2", 2)}
     assert [data["number"] for data in samples] == list(range(12))
     assert not any(what[0] == "rig_profile" for what in did)
+
+
+def test_pairs_are_drawn_until_they_suffice():
+    asked = []
+
+    def enough(events, at_once):
+        asked.append(
+            (at_once, max(e["look"] for e in events if e.kind == "gain.sample" and e["concurrency"] == at_once))
+        )
+        return at_once == 1 or asked[-1][1] == 2
+
+    events, _ = played({"a": A, "b": B, "a2": A}, in_turn, looks=3, enough=enough)
+    assert asked == [(1, 1), (2, 1), (2, 2)]
+    samples = [data for kind, data in events if kind == "gain.sample"]
+    counted = Counter((data["concurrency"], data["look"], data["length"]) for data in samples)
+    assert counted == {(at_once, look, n): 18 for at_once, look in asked for n in PROMPTS}
+    assert len({(data["number"], data["side"]) for data in samples}) == len(samples), "each pair has its own number"
+
+
+def test_the_machines_own_copy_is_measured_once_before_anything_is_timed():
+    events, did = played({"a": A, "b": B, "a2": A}, in_turn)
+    copies = [data for kind, data in events if kind == "gain.copy"]
+    assert copies == [{"branch": "HND", "engine": "e", "bytes": 100, "seconds": 0.5, "how": "memory to memory"}]
+    assert did.index(("rig_copy",)) == 8
+    _, did = played({"a2": A}, lambda number: [(2, "a2")], launched=())
+    assert ("rig_copy",) not in did
 
 
 def test_launches_are_counted_over_requests_of_their_own():

@@ -13,7 +13,7 @@ import pytest
 
 from e2e import cli
 from e2e.base.event import Event
-from e2e.base.gain import WITHIN
+from e2e.base.gain import UNSEEN
 from e2e.base.verdict import Reason, Verdict
 from e2e.judge import judge
 from e2e.judge.gain import judge_gain
@@ -52,13 +52,17 @@ def test_without_its_baseline_nothing_passes(defect):
 
 
 @pytest.mark.parametrize("layout", ["NHD", "HND"])
-def test_gain_of_the_kernel_over_indexing_is_within_the_noise(layout):
+def test_gain_of_the_kernel_over_indexing_can_not_be_seen_where_copying_takes_all_the_time(layout):
     found = judge_gain(read(FOLDER / f"gain-{layout.lower()}.jsonl.gz"))
     assert {cell.verdict for cell in found.cells.cells} == {Verdict.PASS}
     overall = {(a.branch, a.concurrency): a for a in found.answers if a.length is None}
     branches = product(("chunkwise", "layerwise"), ("off", "on"), (1, 8))
     assert overall.keys() == {(f"{layout}-{form}-overlap_{overlap}", at_once) for form, overlap, at_once in branches}
-    assert {(a.answer, a.client.pairs, a.left_out) for a in overall.values()} == {(WITHIN, 20, 0)}
+    assert {(a.answer, a.client.pairs, a.left_out) for a in overall.values()} == {(UNSEEN, 20, 0)}
+    assert found.exit_code == 3
+    alone = [a for a in overall.values() if a.concurrency == 1]
+    assert all(a.share.share < 0.01 < 0.1 < a.smallest for a in alone)
+    assert {a.share for a in overall.values() if a.concurrency > 1} == {None}, "counted of single requests"
 
 
 @pytest.mark.parametrize("layout", ["NHD", "HND"])
@@ -70,10 +74,10 @@ def test_launches_on_a_gpu_are_tied_to_the_placement(layout):
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "code"), [("defect", ["judge"], 0), ("gain-hnd", ["gain", "--judge"], 0)], ids=["judge", "gain"]
+    ("name", "words", "code"), [("defect", ["judge"], 0), ("gain-hnd", ["gain", "--judge"], 3)], ids=["judge", "gain"]
 )
 def test_a_packed_recording_is_judged_where_it_lies(tmp_path, name, words, code):
-    """The defect was planted: caught, which is what that run was to show."""
+    """The defect was planted: caught, which is what that run was to show. The gain could not be seen there."""
     shutil.copy(FOLDER / f"{name}.jsonl.gz", tmp_path / "recording.jsonl.gz")
     assert cli.execute([*words, str(tmp_path)]) == code
     assert not (tmp_path / "recording.jsonl").exists()

@@ -49,8 +49,6 @@ def test_it_needs_no_more_than_its_dependencies(site, dependencies, tmp_path):
     done = run(IMPORT_ALL, site, dependencies, cwd=tmp_path)
     number, failed = json.loads(done.stdout.splitlines()[-1])
     assert number > 60
-    gain = failed.pop("e2e.gain"), failed.pop("e2e.judge.gain")
-    assert "pip install 'maru-e2e[gain]'" in gain[0]
     assert failed == {}
 
 

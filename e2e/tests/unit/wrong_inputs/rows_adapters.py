@@ -35,9 +35,9 @@ ROWS = (
     ),
     Row(
         "gain: an axis with too few pairs for a figure",
-        ("gain", "--axis", "placement", "index", "kernel", "--repeats", "4", "--lengths", "777"),
+        ("gain", "--axis", "placement", "index", "kernel", "--looks", "1", "--repeats", "4", "--lengths", "777"),
         2,
-        ("--repeats 4 makes 4 pairs", "a figure takes 5", "give 5 or more"),
+        ("--repeats 4 makes 4 pairs", "a figure takes 6", "give 6 or more"),
     ),
     Row(
         "gain: connectors with too few pairs for a figure",

@@ -112,6 +112,12 @@ VALUES = (
         "requests at once by words", "gain --concurrency many", "--concurrency: 'many' is no number of requests", "1,8"
     ),
     row("too few pairs", "gain --axis placement index kernel --repeats 1", "--repeats: 1 is too small", "from 2 on"),
+    row("no look", "gain --axis placement index kernel --looks 0", "--looks: 0 is too small", "from 1 on"),
+    row("looks by words", "gain --axis placement index kernel --looks often", "--looks: "),
+    row("an effect of nothing", "gain --axis placement index kernel --effect 0", "--effect: ", "such as 5"),
+    row("an effect of all", "gain --axis placement index kernel --effect 100", "--effect: ", "between 0 and 100"),
+    row("an effect by words", "gain --axis placement index kernel --effect small", "--effect: 'small' is no share"),
+    row("an effect that is no number", "gain --axis placement index kernel --effect nan", "--effect: ", "such as 5"),
     row("unknown axis to compare", "gain --axis placment index kernel", "--axis: ", "did you mean placement?"),
     row("unknown value to compare", "gain --axis placement index gpu", "--axis: axis placement: 'gpu'"),
     row("one value to compare", "gain", "MARU_E2E_AXIS: give an axis and two values", MARU_E2E_AXIS="placement index"),
