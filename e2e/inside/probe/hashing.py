@@ -7,6 +7,7 @@ other bytes collide with a chance of about 2**-32 a page. Values of the two are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -25,6 +26,17 @@ def pages(layer: PagedLayer, blocks: torch.Tensor, out: torch.Tensor | None = No
     """[2, H, blocks, N, D] as integers of the cache's width: a contiguous copy, into ``out`` if that is given (on the
     same device). ``blocks``: int64, on the layer's device."""
     return torch.index_select(words(layer.logical).permute(1, 3, 0, 2, 4), 2, blocks, out=out)
+
+
+def gathered(layers: Sequence[PagedLayer], blocks: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    """``pages`` of layers of one shape: [L, 2, H, blocks, N, D], so that they are hashed in as few launches as one."""
+    if out is None:
+        one = pages(layers[0], blocks[:0])
+        shape = (len(layers), *one.shape[:2], len(blocks), *one.shape[3:])
+        out = torch.empty(shape, dtype=one.dtype, device=one.device)
+    for layer, into in zip(layers, out, strict=True):
+        pages(layer, blocks, into)
+    return out
 
 
 def digests(data: torch.Tensor, *, keep: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -25,6 +25,8 @@ from e2e.inside.probe.wire import hexed, packed
 _ROWS = 512
 #: Cold runs whose digests are remembered, to know a wrong read while its bytes are still there.
 _COMPUTED = 256
+#: KV that is hashed in one go, and for which a GPU has to have some times as much room.
+_AT_ONCE_BYTES = 64 << 20
 
 
 @dataclass
@@ -171,18 +173,29 @@ class Probe:
         if not len(row.index):
             return
         raw = self._ring.take(tracked.prompt, *self._raw_form(row)) if self._ring else None
-        for number, layer in enumerate(self._layers):
-            direct = raw is not None and not self._cuda
-            pages = hashing.pages(layer, row.index, raw[number] if direct else None)
-            row.values[number] = hashing.digests(pages, keep=3)
-            self._read_tail(row, number)
-            if raw is not None and not direct:
-                raw[number].copy_(pages, non_blocking=True)
+        direct = raw is not None and not self._cuda
+        for group in self._groups(len(row.index)):
+            kept = None if raw is None else raw[group.start : group.stop]
+            layers = self._layers[group.start : group.stop]
+            pages = hashing.gathered(layers, row.index, kept if direct else None)
+            row.values |= zip(group, hashing.digests(pages, keep=4), strict=True)
+            if kept is not None and not direct:
+                kept.copy_(pages, non_blocking=True)
+        if row.slots:
+            pages = hashing.gathered(self._layers, row.last)
+            row.tail |= enumerate(hashing.digests(pages[..., : row.slots, :], keep=4))
         self._rows.append(row)
         self._computed.pop(tracked.prompt, None)
         self._computed[tracked.prompt] = row
         if len(self._computed) > _COMPUTED:
             del self._computed[next(iter(self._computed))]
+
+    def _groups(self, blocks: int) -> Iterator[range]:
+        """Layers that are hashed at once: as many as the memory for it allows."""
+        one = self._layers[0]
+        size = 2 * one.heads * blocks * one.block_size * one.head_size * one.dtype.itemsize
+        count, many = len(self._layers), max(_AT_ONCE_BYTES // size, 1)
+        return (range(first, min(first + many, count)) for first in range(0, count, many))
 
     def _raw_form(self, row: DigestRow) -> tuple[tuple[int, ...], torch.dtype]:
         one = self._layers[0]

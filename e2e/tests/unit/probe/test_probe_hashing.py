@@ -53,6 +53,17 @@ def test_digests_do_not_depend_on_the_layout(hashed, dtype):
 
 
 @pytest.mark.parametrize("hashed", [hashing.digests, mixed])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn])
+def test_layers_hashed_together_have_the_values_that_each_has_alone(hashed, dtype):
+    found = [*layers(dtype).values()]
+    together = hashing.gathered(found, ON)
+    assert torch.equal(hashed(together, keep=4), torch.stack([values(layer, hashed) for layer in found]))
+    into = torch.empty_like(together)
+    assert hashing.gathered(found, ON, into) is into
+    assert torch.equal(into, together)
+
+
+@pytest.mark.parametrize("hashed", [hashing.digests, mixed])
 @pytest.mark.parametrize("bit", [0, 13, 31])
 def test_one_flipped_bit_changes_one_value(hashed, bit):
     layer = layers()["packed NHD"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.probe import Probe
+from e2e.inside.probe import Probe, hashing, probe
 from e2e.judge.classify import classify
 from e2e.judge.kv import Digest, Sample
 
@@ -97,6 +97,31 @@ def test_computed_is_taken_once_when_the_last_chunk_is_there(engine):
     engine.step(cached=[("cold", COLD, 18, 1)])
     (row,) = engine.digests()
     assert (row.request, row.when, row.tokens, row.values.shape) == ("cold", "computed", 18, (LAYERS, 2, HEADS, 4))
+
+
+@pytest.mark.parametrize("keep_bytes", [0, 1 << 20], ids=["no raw KV", "raw KV"])
+def test_layers_of_a_cold_run_are_hashed_together_to_the_values_that_each_has_alone(monkeypatch, keep_bytes):
+    def cold(at_once: int) -> tuple[Engine, int]:
+        calls, inner = [], hashing.digests
+        with monkeypatch.context() as patched:
+            patched.setattr(probe, "_AT_ONCE_BYTES", at_once)
+            patched.setattr(hashing, "digests", lambda data, keep: calls.append(keep) or inner(data, keep=keep))
+            made = Engine(keep_bytes=keep_bytes)
+            made.step(new=[("cold", COLD, 0, 18)])
+            return made, len(calls)
+
+    (one_by_one, many), (together, few) = cold(1), cold(64 << 20)
+    assert (many, few) == (LAYERS + 1, 2), "whole blocks, and what is behind them"
+    (a,), (b,) = one_by_one.digests(), together.digests()
+    assert (a.values == b.values).all()
+    assert (a.tail == b.tail).all()
+    for number, layer in enumerate(together.layers.values()):
+        alone = hashing.digests(hashing.pages(layer, torch.tensor(COLD[:4])), keep=3)
+        assert torch.equal(together.probe._rows[0].values[number], alone)
+    if keep_bytes:
+        kept = [engine.probe._ring.find(engine.probe._rows[0].tracked.prompt, *engine.probe._raw_form(
+            engine.probe._rows[0])) for engine in (one_by_one, together)]  # fmt: skip
+        assert torch.equal(*kept)
 
 
 def test_an_honest_load_reads_what_was_computed(engine):
