@@ -85,7 +85,7 @@ def begin(
     player.record(
         "run.begin",
         run_id=player.world.run_id, attempt=player.attempt, schema=SCHEMA, command=["maru-e2e", *settings.argv],
-        versions=_versions(), machine=_machine(), settings=settings.as_json(),
+        versions=versions(), machine=machine(), settings=settings.as_json(),
         wall_time=datetime.now(timezone.utc).isoformat(timespec="seconds"), program=program(), folder=str(Path.cwd()),
     )  # fmt: skip
     whose = f"Connector {adapter.name}: {adapter.description}."
@@ -108,12 +108,13 @@ def begin(
             player.record("plan.cell", **part.event(cell, attempt=player.attempt, untold=left))
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of the rig and its Python."""
     found = {"maru-e2e": version("maru-e2e"), "python": platform.python_version(), "commit": commit()}
     return {name: text for name, text in found.items() if text}
 
 
-def _machine() -> dict[str, object]:
+def machine() -> dict[str, object]:
     return {
         "system": platform.platform(),
         "processor": platform.processor() or platform.machine(),

@@ -31,6 +31,7 @@ from e2e.grid.cells import Grid, Invalid, engine_key, expand, in_scenarios, shar
 from e2e.recording.reader import is_there
 from e2e.settings import device as devices
 from e2e.settings.commands import (
+    CanaryFlags,
     DoctorFlags,
     FaultFlags,
     GainFlags,
@@ -124,6 +125,18 @@ def gain(*, flags: Annotated[GainFlags | None, FLAT] = None, call: Ours) -> int:
     settings = resolve(flags, argv=call.argv)
     call.folder = settings.out
     return rooms.gain(settings, wanted)
+
+
+@app.command
+def canary(*, flags: Annotated[CanaryFlags | None, FLAT] = None, call: Ours) -> int:
+    """Watch engines in use: read-only probes within a budget, metrics, and an alert when a load is wrong.
+
+    Runs until it is stopped. Exit codes: 0 loads were seen and none was wrong, 1 one was, 3 none was seen.
+    """
+    flags = flags or CanaryFlags()
+    from e2e.canary.command import canary as watch
+
+    return watch(flags, argv=call.argv)
 
 
 @app.command

@@ -198,5 +198,6 @@ class _SoFar:
             raise ValueError(f"{what} comes from a connector that is not there")
         if not any(isinstance(claim, (Like, Loaded)) for claim in send.claims):
             raise ValueError(f"{what} comes from the connector, and no claim looks at it")
-        if not engine.overwritten or engine.warm & {*send.texts}:
+        in_use = self.program.site(send.site).in_use  # where nobody may overwrite anything
+        if not in_use and (not engine.overwritten or engine.warm & {*send.texts}):
             raise ValueError(f"{what} comes from the connector, and what lay in the blocks was not overwritten first")

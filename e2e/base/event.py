@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 
-import e2e.base.kinds_gain  # noqa: F401  (its kinds join the others)
+import e2e.base.kinds_canary
+import e2e.base.kinds_gain  # noqa: F401
 from e2e.base.errors import EngineError
 from e2e.base.kinds import ARMS, KINDS
 

@@ -75,7 +75,9 @@ class PlanCell:
     connector's engine, "fail" or "recompute". ``lossy``: the adapter says that the connector stores with loss.
     ``program``: what the cell does and must show, see ``program.py``, and its ``program_digest``; recordings from
     before there were programs have none, but say with ``deterministic`` that they sent one request at a time.
-    ``untold``: scenarios that the run does not play; None where nobody knew of any."""
+    ``untold``: scenarios that the run does not play; None where nobody knew of any. On engines in use: ``noise`` of
+    logprobs that was measured beforehand, ``foreign``: secrets of other prompts, and ``again``: the cell whose finding
+    this one tests."""
 
     cell: str
     attempt: int
@@ -97,6 +99,9 @@ class PlanCell:
     program: Table | None = None
     program_digest: str | None = None
     untold: list[str] | None = None
+    noise: float | None = None
+    foreign: list[str] | None = None
+    again: str | None = None
     deterministic: bool | None = None
 
 
@@ -329,13 +334,15 @@ class Histogram:
 class MetricsDelta(_OfArm):
     """Deltas by vLLM's names without prefix and _total: local_compute, local_cache_hit, external_kv_transfer,
     prompt_tokens, external_queries, external_hits, preemptions; absent when the engine has no such series.
-    ``complete``: the count reached ``requests`` before the limit."""
+    ``complete``: the count reached ``requests`` before the limit. ``at_work``: requests that ran or waited when it was
+    read first or last; None where nobody else uses the engine."""
 
     requests: int
     counters: dict[str, float]
     ttft: Histogram
     complete: bool
     went_back: bool
+    at_work: int | None = None
 
 
 @kind("connector.evidence")

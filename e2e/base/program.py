@@ -30,7 +30,8 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     KV cache, None: as much as all of its texts need at once. ``step``: tokens of a prefill step, None: its cell's.
     ``pool``: room in its store, None: enough.
     ``slow_s``: what its connector moves beside the compute takes so many seconds longer, by the unit.
-    ``weights``: 0: those of the model, else the seed of others of the same shape.
+    ``weights``: 0: those of the model, else the seed of others of the same shape. ``in_use``: others use it too, so
+    nothing there is reset or overwritten, and what it counts is not of our requests alone.
 
     A site that no step starts is lent: the player starts it, or has it still from the cell before, and what a lent
     plain site is sent is played once for all cells of an engine key."""
@@ -44,6 +45,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     pool: Pool | None = None
     slow_s: float = 0.0
     weights: int = 0
+    in_use: bool = False
 
 
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -28,6 +28,7 @@ class Reason(Enum):
     BEYOND_NOISE = ("corrupt", "the first differing token is no near tie within the noise of the baseline engine")
     DIGEST_DIFFERS = ("corrupt", "the KV that attention read after the load is not the KV that the engine had computed")
     FIRST_ANSWER_DIFFERS = ("corrupt", "the connector's mere presence changed the first generation")
+    FOREIGN_SECRET = ("corrupt", "the answer tells the secret of another prompt, which the engine does not compute")
     # error
     ENGINE_REFUSED = ("error", "the engine refused to start")
     ENGINE_CRASHED = ("error", "the engine crashed")

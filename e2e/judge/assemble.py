@@ -44,6 +44,8 @@ def plan(data: Data, program_: Program) -> Plan:
         load_failure_policy=None if (policy := data.get("load_failure_policy")) is None else str(policy),
         lossy=bool(data.get("lossy")),
         untold=tuple(map(str, data.get("untold") or ())),
+        noise=None if (noise := data.get("noise")) is None else float(noise),
+        foreign=tuple(map(str, data.get("foreign") or ())),
     )
 
 
@@ -138,6 +140,9 @@ class Cell:
         if not lent:
             engines = self.index.of_cell(self.cell, site.name, self.attempt)
             names, finished = {engine.name for engine in engines}, bool(self.ends)
+        elif site.in_use:
+            engines = self.index.of_cell(None, site.name, self.attempt)[-1:]
+            names, finished = {engine.name for engine in engines}, bool(self.ends)
         elif site.connector:
             engines = [self.index.engines[self.begins[-1][1]]] if self.begins else []
             names, finished = self._lent(site), bool(self.ends)
@@ -148,7 +153,10 @@ class Cell:
             names, finished = {engines[-1].name}, engines[-1].baseline_begun and engines[-1].baseline_ended
         sends = [send.name for send in self.plan.program.sends if send.site == site.name]
         ran = tuple(Ran(str(e.name), _table(e), e.started >= 0) for e in engines)
-        self.sides[site.name] = Side(site, ran, arms(self.index, names, of_cell, sends), finished, lent)
+        found = arms(self.index, names, of_cell, sends)
+        if site.in_use:
+            found = {name: arm.in_use for name, arm in found.items()}
+        self.sides[site.name] = Side(site, ran, found, finished, lent)
         self.ran_on[site.name] = names, of_cell
 
     def _lent(self, site: Site) -> set[Hashable]:

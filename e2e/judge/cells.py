@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
 from e2e.base.event import Event
 from e2e.base.judgement import CellJudgement, Hits, Judgement, Oracle, Ttft
-from e2e.base.verdict import Finding, Reason
-from e2e.judge import assemble, lossy, measures, merge
+from e2e.base.verdict import Finding, Reason, Verdict
+from e2e.judge import assemble, in_use, lossy, measures, merge
 from e2e.judge.index import Index
 from e2e.judge.rules import blind
 from e2e.judge.view import CellView, Plan
@@ -24,12 +25,23 @@ def judge(
     attempt). ``strict``: cells that are blind to a class of fault are inconclusive. ``known``: verdicts of cells that
     ended in an earlier part of a recording that still grows; they are taken over. Never raises on valid events."""
     index = Index(events)
-    return Judgement(tuple(known.get(cell) or _cell(index, cell, strict) for cell in index.cells))
+    return Judgement(tuple(known.get(cell) or _tested(index, cell, strict) for cell in index.cells))
 
 
 def judge_cell(events: Iterable[Event], cell: str, *, strict: bool = False) -> CellJudgement:
     """The verdict of one cell, as ``judge`` has it."""
-    return _cell(Index(events), cell, strict)
+    return _tested(Index(events), cell, strict)
+
+
+def _tested(index: Index, cell: Hashable, strict: bool) -> CellJudgement:
+    """Its own verdict, but where a later cell tested its finding and saw that the engine repeats itself not."""
+    judged = _cell(index, cell, strict)
+    if judged.verdict is not Verdict.CORRUPT:
+        return judged
+    for finding in in_use.shaken(index, cell, judged.findings):
+        left = [each for each in judged.findings if each.verdict is not Verdict.CORRUPT]
+        return replace(judged, verdict=finding.verdict, reason=finding.reason, findings=(finding, *left))
+    return judged
 
 
 def _cell(index: Index, cell: Hashable, strict: bool) -> CellJudgement:

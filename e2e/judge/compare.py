@@ -109,6 +109,9 @@ def served(view: CellView, sent: Sent, prompt: int) -> int | None:
         return 0
     expected = arm.expected.get(prompt)
     counted = (arm.local, arm.external if sent.side.site.connector else arm.external or 0)
+    if sent.side.site.in_use and len(arm.expected) == 1:  # where counters are there, they are of this request alone
+        local, external = counted[0], counted[1] if sent.send.external else counted[1] or 0
+        return None if None in (local, external) else local + external
     for source, count in zip(("local", "external"), counted, strict=True):
         span = arm.predicted(source)
         if expected is None or span is None or not span.least == span.most == count:

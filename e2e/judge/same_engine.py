@@ -8,10 +8,11 @@ from e2e.base.program import Send, Site
 from e2e.judge.view import CellView, Side
 
 #: What both engines must have in common. ``threads``: on a CPU sums are split over threads, and vLLM reserves one core
-#: more for an engine with a connector; on two cores that alone moved logprobs by 4e-5 (float32).
+#: more for an engine with a connector; on two cores that alone moved logprobs by 4e-5 (float32). ``arithmetic``: a name
+#: for engines in use that were seen to compute alike, since they don't tell the rest.
 SHARED = (
     "layout", "block_size", "attention_backend", "dtype", "num_layers", "versions", "max_num_batched_tokens", "threads",
-    "gpu", "batch_invariant", "tensor_parallel", "ranks",
+    "gpu", "batch_invariant", "tensor_parallel", "ranks", "arithmetic",
 )  # fmt: skip
 #: Settings of an engine as opposed to those of a load, see ``rules/loads.py``.
 OF_ENGINE = ("layout", "block_size", "attention_backend", "dtype", "kv_cache_dtype", "tensor_parallel")

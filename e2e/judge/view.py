@@ -30,6 +30,8 @@ class Plan:
     load_failure_policy: str | None
     lossy: bool
     untold: tuple[str, ...] = ()
+    noise: float | None = None
+    foreign: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ class Failure:
 class Arm:
     """What was recorded of one Send. What was not recorded is None or missing, and no rule takes that for zero.
     ``gone``: prompts whose client went away, or that were to fail. ``evidence``: what the connector says, of each rank
-    that told or once for all. ``seen``: what the player counted.
+    that told or once for all. ``seen``: what the player counted. ``crowded``: on an engine in use, others may have been
+    at work meanwhile, so its counters say nothing of these requests.
     """
 
     name: str
@@ -117,6 +120,7 @@ class Arm:
     reset: Mapping[str, object] | None = None
     overwrite: Mapping[str, object] | None = None
     seen: dict[str, int] = field(default_factory=dict)
+    crowded: bool = False
 
     def counter(self, name: str) -> int | None:
         """Delta of one of vLLM's counters over this arm, in tokens (or preemptions)."""
@@ -154,6 +158,21 @@ class Arm:
         """The same where requests may fail: as if their clients had gone away; how many did is seen."""
         gone = [*self.gone, *(failure.prompt for failure in self.failures)]
         return replace(self, gone=gone, failures=[], seen={**self.seen, "refused": len(self.failures)})
+
+    @property
+    def in_use(self) -> Arm:
+        """The same on an engine that others use too: counters are its own only where they count no token more than its
+        requests have, and nobody was at work before or after them."""
+        told = {prompt: hit.tokens for prompt, hit in self.expected.items()}
+        whole = self.metrics is not None and self.metrics["complete"] and told.keys() == self.answers.keys()
+        ours = {
+            "prompt_tokens": sum(told.values()),
+            "generation_tokens": sum(len(answer.tokens) for answer in self.answers.values()),
+        }
+        if whole and self.metrics.get("at_work") == 0 and all(self.counter(n) == own for n, own in ours.items()):
+            return self
+        reset = self.metrics is not None and self.metrics["went_back"]
+        return replace(self, crowded=True, metrics=self.metrics if reset else None)
 
     @property
     def local(self) -> int | None:
@@ -217,7 +236,7 @@ class Sent:
 
     @property
     def alone(self) -> bool:
-        return self.beside.alone
+        return self.beside.alone and not self.arm.crowded
 
     @property
     def fresh(self) -> bool:

@@ -33,25 +33,29 @@ _TTFT = "vllm:time_to_first_token_seconds"
 #: All that is read of a page. A value there that is no number would let a verdict pass for want of it.
 _READ = {*_COUNTERS, _BY_SOURCE, *_AT_WORK, _TTFT + "_sum", _TTFT + "_count"}
 _POLL_S = 0.05
+#: On an engine in use, which has other things to do.
+_POLL_IN_USE_S = 0.25
 _SETTLE_S = 2.0
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """Cumulative values, summed over engines and models. ``counters``: keys as in the event metrics.delta; a series
-    that the engine lacks is absent. ``ttft_sum`` in seconds. ``at_work``: requests running or waiting, now."""
+    that the engine lacks is absent. ``ttft_sum`` in seconds. ``at_work``: requests running or waiting, now, of which
+    so many are ``waiting``."""
 
     counters: dict[str, float]
     ttft_sum: float = 0.0
     ttft_count: int = 0
     at_work: int = 0
+    waiting: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Snapshot:
         """EngineAnswer when ``text`` is no Prometheus exposition, none of vLLM's, or has no number where one counts."""
         counters: dict[str, float] = {}
         ttft = {"_sum": 0.0, "_count": 0.0}
-        at_work, seen = 0.0, False
+        at_work, waiting, seen = 0.0, 0.0, False
         try:
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
@@ -65,11 +69,14 @@ class Snapshot:
                         ttft[sample.name.removeprefix(_TTFT)] += sample.value
                     elif sample.name in _AT_WORK:
                         at_work += sample.value
+                        waiting += sample.value * (sample.name == _AT_WORK[1])
         except ValueError as error:
             raise EngineAnswer(f"/metrics can't be read ({error}); is it a vLLM server?", status=200) from error
         if not seen:
             raise EngineAnswer("/metrics has no series of vLLM; is it a vLLM server?", status=200)
-        return cls(counters, ttft_sum=ttft["_sum"], ttft_count=int(ttft["_count"]), at_work=int(at_work))
+        return cls(
+            counters, ttft_sum=ttft["_sum"], ttft_count=int(ttft["_count"]), at_work=int(at_work), waiting=int(waiting)
+        )
 
     def since(self, before: Snapshot) -> dict[str, float]:
         """Differences per counter. A labelled series appears with its first increment, so an absent one was 0."""
@@ -95,14 +102,18 @@ class MetricsWindow:
 
     ``read`` gives the text of /metrics. vLLM may count a first token some moments after it sent it, so at the end of
     an arm the page is read until the TTFT histogram's count has risen by ``requests``, for at most ``limit_s`` seconds.
-    An arm that raises records nothing.
+    An arm that raises records nothing. ``in_use``: others use the engine too, so it is also told whether they did, and
+    waited for a moment in which they don't, as long.
     """
 
-    def __init__(self, read: Callable[[], str], record: Record, *, engine: str, limit_s: float = 10.0) -> None:
+    def __init__(
+        self, read: Callable[[], str], record: Record, *, engine: str, limit_s: float = 10.0, in_use: bool = False
+    ) -> None:
         self._read = read
         self._record = record
         self._engine = engine
         self._limit_s = limit_s
+        self._in_use = in_use
         self._last: Snapshot | None = None
 
     def at_work(self) -> int:
@@ -113,9 +124,12 @@ class MetricsWindow:
     def arm(self, *, cell: str | None, arm: str, requests: int) -> Iterator[None]:
         before = self._settled()
         yield
-        after = self._poll(
-            lambda now: now.ttft_count >= before.ttft_count + requests or now.went_back(before), self._limit_s
-        )
+
+        def counted(now: Snapshot) -> bool:
+            all_there = now.ttft_count >= before.ttft_count + requests
+            return now.went_back(before) or (all_there and not (self._in_use and now.at_work))
+
+        after = self._poll(counted, self._limit_s)
         self._last = after
         self._record(
             "metrics.delta",
@@ -127,6 +141,7 @@ class MetricsWindow:
             ttft={"sum_s": after.ttft_sum - before.ttft_sum, "count": after.ttft_count - before.ttft_count},
             complete=after.ttft_count >= before.ttft_count + requests,
             went_back=after.went_back(before),
+            **({"at_work": max(before.at_work, after.at_work)} if self._in_use else {}),
         )
 
     def _settled(self) -> Snapshot:
@@ -140,4 +155,5 @@ class MetricsWindow:
         return self._poll(still, _SETTLE_S)
 
     def _poll(self, done: Callable[[Snapshot], bool], limit_s: float) -> Snapshot:
-        return until(lambda: Snapshot.parse(self._read()), done, limit_s=limit_s, every_s=_POLL_S)
+        every_s = _POLL_IN_USE_S if self._in_use else _POLL_S
+        return until(lambda: Snapshot.parse(self._read()), done, limit_s=limit_s, every_s=every_s)

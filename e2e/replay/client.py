@@ -145,6 +145,15 @@ class EngineClient:
         with self._answer("GET", "/version", "reading its version", self.timeout_s) as response:
             return _field(response, "version", str)
 
+    def models(self) -> list[str]:
+        """Names that it serves, its own before adapters'. EngineAnswer when it names none."""
+        with self._answer("GET", "/v1/models", "naming its models", self.timeout_s) as response:
+            listed = _field(response, "data", list)
+            names = [each.get("id") for each in listed if isinstance(each, dict)]
+            if not names or not all(isinstance(name, str) for name in names):
+                raise _other(response)
+            return names
+
     def metrics(self) -> str:
         """The text of /metrics."""
         with self._answer("GET", "/metrics", "reading its metrics", self.timeout_s) as response:

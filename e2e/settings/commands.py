@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from pydantic import Field, SecretStr
+
 from e2e.settings import parsers
-from e2e.settings.flags import Flags, flag
+from e2e.settings.flags import PREFIX, Flags, flag
 from e2e.settings.parsers import at_least, one_of, word
 from e2e.settings.settings import (
+    ApiKey,
     Attached,
     Cells,
     Connected,
@@ -25,6 +28,7 @@ from e2e.settings.settings import (
     Planted,
     Prompted,
     Prompts,
+    PromptsDir,
     Scenarios,
     Served,
     Sharded,
@@ -97,6 +101,79 @@ class GainFlags(Configured, Prompted, Engines, Served, Connected, Cells):
         word(parsers.path),
         flag("judge", "Judge a recorded comparison again; nothing is run.", metavar="DIR"),
     ] = None
+
+
+def _own(name: str) -> tuple[str, ...]:
+    """The canary's variable, where another command has a flag of that name which means something else."""
+    return (f"{PREFIX}CANARY_{name}",)
+
+
+class CanaryFlags(Configured):
+    """``targets``: addresses of engines in use. ``share``: of the tokens that a target serves; ``tokens_a_minute`` and
+    ``store_tokens``, an hour, of each. ``keeps``: bytes. ``for_s`` and ``probes``: None, until it is stopped."""
+
+    targets: Annotated[
+        tuple[str, ...],
+        parsers.each(parsers.url),
+        flag("target", "An engine in use; give several that share a store.", metavar="URL", default=False),
+    ] = ()
+    api_key: ApiKey = Field(default=None, exclude=True)
+    api_key_file: Annotated[
+        SecretStr | None,
+        word(parsers.key_file),
+        flag("api-key-file", "A file that holds the key of the engines.", metavar="FILE"),
+    ] = Field(default=None, exclude=True)
+    tokens_a_minute: Annotated[
+        int, at_least(1), flag("tokens-a-minute", "Tokens that probes may take of each engine.", metavar="N")
+    ] = 6000
+    share: Annotated[
+        float,
+        word(parsers.share),
+        flag("share", "Part of an engine's served tokens that may be ours.", metavar="SHARE", default="0.5%"),
+    ] = 0.005
+    store_tokens: Annotated[
+        int, at_least(1), flag("store-tokens", "Tokens of KV that each engine may store for us an hour.", metavar="N")
+    ] = 100_000
+    longest: Annotated[int, at_least(256), flag("longest", "The longest prompt in tokens.", metavar="N")] = 1024
+    max_tokens: MaxTokens = 12
+    chunk: Annotated[int, at_least(1), flag("chunk", "Tokens of a chunk of the store, if known.", metavar="N")] = 256
+    block: Annotated[int, at_least(1), flag("block", "Tokens of a block of vLLM, if known.", metavar="N")] = 16
+    step: Annotated[
+        int | None, at_least(1), flag("step", "Tokens of a prefill step, if known.", metavar="N", default="not known")
+    ] = None
+    request_limit_s: Annotated[
+        float,
+        word(parsers.seconds),
+        flag("request-limit-s", "Longest request in seconds.", metavar="S", default="{:g}".format),
+    ] = 60.0
+    prompts_dir: PromptsDir = None
+    listen: Annotated[
+        tuple[str, int],
+        word(parsers.listen),
+        flag("listen", "Where /metrics and /healthz are.", metavar="HOST:PORT", default="127.0.0.1:9464"),
+    ] = ("127.0.0.1", 9464)
+    keeps: Annotated[
+        int, word(parsers.room), flag("keep", "Room on disk for recordings.", metavar="SIZE", default="256M")
+    ] = 256 << 20
+    out: Annotated[
+        Path,
+        word(parsers.folder),
+        flag("out", "Folder of the recordings.", metavar="DIR", default="results/canary", variables=_own("OUT")),
+    ] = Path("results/canary")
+    for_s: Annotated[
+        float | None,
+        word(parsers.duration),
+        flag("for", "Stop after so long.", metavar="TIME", default="never", variables=_own("FOR")),
+    ] = None
+    probes: Annotated[int | None, at_least(1), flag("probes", "Stop after so many.", metavar="N", default="never")] = (
+        None
+    )
+
+    @property
+    def key(self) -> str | None:
+        """Of the engines; never recorded."""
+        given = self.api_key or self.api_key_file
+        return given.get_secret_value() if given else None
 
 
 class PlacementFlags(Flags):

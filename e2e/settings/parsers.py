@@ -294,6 +294,43 @@ def key(given: str) -> SecretStr:
     return SecretStr(given)
 
 
+def key_file(given: str) -> SecretStr:
+    """The key that is all that a file holds, but for blanks around it."""
+    try:
+        return key(read_text(Path(given)).strip())
+    except OSError as error:
+        raise ValueError(f"{given!r} can't be read ({error.strerror}); give a file that holds the key.") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{given!r} is no text; give a file that holds the key.") from error
+
+
+def share(given: str) -> float:
+    """``0.5%`` or ``0.005``: above 0, up to all."""
+    text, percent = given.strip().removesuffix("%"), given.strip().endswith("%")
+    try:
+        found = float(text) / (100 if percent else 1)
+    except ValueError:
+        raise ValueError(f"{given!r} is no share; write 0.5% or 0.005.") from None
+    if not 0 < found <= 1:
+        raise ValueError(f"{given!r} is no share; give one above 0, up to 100%.")
+    return found
+
+
+def listen(given: str) -> tuple[str, int]:
+    """``host:port``, or ``:port`` for all addresses; port 0 for a free one."""
+    host, colon, port = given.strip().rpartition(":")
+    if not (colon and port.isascii() and port.isdigit() and int(port) < 65536 and "/" not in host):
+        raise ValueError(f"{given!r} is no address to listen at; write 127.0.0.1:9464.")
+    return host.strip("[]"), int(port)
+
+
+def room(given: str) -> int:
+    """As ``size``, of what holds at least a few recordings."""
+    if (found := size(given)) < 1 << 20:
+        raise ValueError(f"{given!r} holds no recording; give 1M or more.")
+    return found
+
+
 def texts(given: str) -> Path:
     """The absolute path of a folder with at least one text."""
     where = Path(given).absolute()

@@ -43,6 +43,16 @@ EnginePython = Annotated[
     flag("engine-python", "The Python that has vLLM.", metavar="PATH", default="this one, or that of maru-e2e setup"),
 ]
 Prompts = Annotated[int, at_least(1), flag("prompts", "How many prompt lengths to solve.", metavar="N")]
+ApiKey = Annotated[
+    SecretStr | None,
+    word(parsers.key),
+    flag("api-key", "Key of an engine of somebody else; never recorded.", metavar="KEY"),
+]
+PromptsDir = Annotated[
+    Path | None,
+    word(parsers.texts),
+    flag("prompts-dir", "Folder with texts (*.txt) for the prompts.", metavar="DIR", default="the shipped texts"),
+]
 MaxTokens = Annotated[int, at_least(1), flag("max-tokens", "Tokens to generate per request.", metavar="N")]
 
 
@@ -130,11 +140,7 @@ class Attached(Flags):
     attach: Annotated[
         str | None, word(parsers.url), flag("attach", "Use a running engine instead of starting any.", metavar="URL")
     ] = None
-    api_key: Annotated[
-        SecretStr | None,
-        word(parsers.key),
-        flag("api-key", "Key of the engine of --attach; never recorded.", metavar="KEY"),
-    ] = Field(default=None, exclude=True)
+    api_key: ApiKey = Field(default=None, exclude=True)
 
 
 class Engines(Flags):
@@ -198,11 +204,7 @@ class Prompted(Flags):
         flag("lengths", "Prompt lengths in tokens.", metavar="n,n,...", default="solved"),
     ] = ()
     prompts: Prompts = 3
-    prompts_dir: Annotated[
-        Path | None,
-        word(parsers.texts),
-        flag("prompts-dir", "Folder with texts (*.txt) for the prompts.", metavar="DIR", default="the shipped texts"),
-    ] = None
+    prompts_dir: PromptsDir = None
     max_tokens: MaxTokens = 8
 
 

@@ -71,7 +71,7 @@ class Elsewhere:
         """The command line that needs neither variables nor a file. A key stays where it is."""
         line = _without(argv, "--config")
         for name, argument in self.given.items():
-            if name in ("--config", "--api-key"):
+            if name in ("--config", "--api-key", "--api-key-file"):
                 continue
             values = [token.value for token in argument.tokens]
             if argument.parameter.n_tokens is None:  # a switch

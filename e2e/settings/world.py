@@ -57,7 +57,11 @@ def state_dir() -> Path:
 
 def secrets(settings: Settings) -> frozenset[str]:
     """What must not be written down: the key of the engine, and what the environment has under a secret's name."""
-    key = settings.api_key.get_secret_value() if settings.api_key else ""
+    return secrets_beside(settings.api_key.get_secret_value() if settings.api_key else "")
+
+
+def secrets_beside(key: str) -> frozenset[str]:
+    """The same with a key of an engine, which may be empty."""
     return redact.secrets({**os.environ, "api_key": key})
 
 

@@ -15,6 +15,7 @@ from e2e.judge.rules import (
     exact,
     failed,
     fault,
+    foreign,
     happened,
     hits,
     loads,
@@ -29,6 +30,6 @@ RULES: dict[str, Rule] = {
     module.RULE: module.check
     for module in (
         failed, complete, happened, exact, coarse, digests, stored, hits, counters, preparation, effective, loads,
-        fault, blind,
+        fault, foreign, blind,
     )
 }  # fmt: skip

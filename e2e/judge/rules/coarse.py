@@ -3,10 +3,13 @@ plain engine that is named.
 
 Noise is the largest difference of logprobs that the plain engine shows between its own answers to one prompt, up to and
 with the first differing token, over pairs that need not be equal. A tie may lean by twice that: both logits move.
+An engine in use has no plain one beside it: it is held against answers of engines in use to which nothing had been
+loaded, and its noise was measured beforehand, over many of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 
 from e2e.base.program import Computed, Loaded
@@ -32,11 +35,13 @@ def check(view: CellView) -> list[Finding]:
             shaken = compare.unstable(view, sent, prompt) is not None
             exact = [] if shaken else compare.exact_references(view, sent, prompt)
             beyond = None
-            if allowed is not None and all(other.side.site.connector for other in exact):
+            if allowed is not None and not any(map(_is_reference, exact)):
                 beyond = _beyond(view, sent, prompt, allowed)
             if beyond is not None:
                 findings.append(Finding(RULE, Reason.BEYOND_NOISE, beyond))
-            if not exact and _must_be_shown(view, sent, prompt) and not digests.vouch(view, sent, prompt):
+            coarse = sent.side.site.in_use and allowed is not None and _references(view, sent, prompt)
+            must = _must_be_shown(view, sent, prompt) and not coarse
+            if not exact and must and not digests.vouch(view, sent, prompt):
                 seen = {"prompt": prompt, **view.place(sent), "noise": allowed}
                 findings.append(Finding(RULE, Reason.NO_EXACT_REFERENCE, seen))
     return findings
@@ -56,9 +61,17 @@ def noise(view: CellView, sent: Sent) -> float | None:
     none: pairs that computed the same steps, or that came one at a time, may be equal and yet say nothing about other
     steps."""
     named = {site for site, _ in sent.send.like}
-    plain = [other for other in view.sent if other.side.name in named and not other.side.site.connector]
+    found = [other for other in view.sent if other.side.name in named and _is_reference(other) and other is not sent]
+    seen = of_pairs(view, found)
+    if sent.side.site.in_use and view.plan.noise is not None:
+        return max([view.plan.noise, *seen])
+    return max(seen, default=0.0) or None
+
+
+def of_pairs(view: CellView, sent: Sequence[Sent]) -> list[float]:
+    """Of two answers of one engine to one prompt each."""
     seen = []
-    for one, other in combinations(plain, 2):
+    for one, other in combinations(sent, 2):
         for prompt in {*one.send.texts} & {*other.send.texts}:
             answers = compare.answers(one, other, prompt)
             if one.side is not other.side or None in answers:
@@ -66,7 +79,15 @@ def noise(view: CellView, sent: Sent) -> float | None:
             repeats = compare.comparable(view, one, other, prompt)
             if not repeats or compare.first_difference(*answers) is not None:
                 seen.append(_common_noise(*answers))
-    return max(seen, default=0.0) or None
+    return seen
+
+
+def _is_reference(sent: Sent) -> bool:
+    return not sent.side.site.connector or (sent.side.site.in_use and sent.fresh)
+
+
+def _references(view: CellView, sent: Sent, prompt: int) -> list[Sent]:
+    return [other for other in compare.references(view, sent, prompt) if _is_reference(other)]
 
 
 def _common_noise(a: Answer, b: Answer) -> float:
@@ -87,7 +108,7 @@ def _fork(a: Answer, b: Answer) -> int:
 def _beyond(view: CellView, sent: Sent, prompt: int, allowed: float) -> dict[str, object] | None:
     """Evidence when the answer leaves the plain engine's nearest answer by more than the noise explains."""
     found = sent.answer(prompt)
-    references = [other for other in compare.references(view, sent, prompt) if not other.side.site.connector]
+    references = _references(view, sent, prompt)
     if not references:
         return None
     nearest = max(references, key=lambda other: (_fork(other.answer(prompt), found), other.send.name))

@@ -44,6 +44,8 @@ def _missing(view: CellView, sent: Sent) -> list[str]:
         return missing
     if connector and view.plan.counters and (silent := _silent(view, sent)):
         missing.append(silent)
+    if arm.crowded:
+        return [*missing, *_untold(sent)]
     if arm.metrics is None:
         return [*missing, "metrics"]
     ttft = arm.metrics["ttft"] or {}
@@ -53,11 +55,21 @@ def _missing(view: CellView, sent: Sent) -> list[str]:
         missing.append("requests")
     if arm.local is None:
         missing.append("prompt_tokens_by_source{local_cache_hit}")
-    if connector and arm.external is None:
+    if connector and arm.external is None and not (sent.side.site.in_use and not sent.send.external):
         missing.append("prompt_tokens_by_source{external_kv_transfer}")
     if arm.counter("preemptions") is None:
         missing.append("num_preemptions")
     return missing
+
+
+def _untold(sent: Sent) -> list[str]:
+    """What nobody tells of requests on an engine that others use beside them: what each was served, and by whom."""
+    answers = sent.arm.answers.values()
+    if not sent.side.reports_cached and any(answer.cached is None for answer in answers):
+        return ["prompt_tokens_details.cached_tokens"]
+    local = sent.arm.predicted("local")
+    both = sent.send.external and local is not None and local.most > 0
+    return ["prompt_tokens_by_source{external_kv_transfer}"] if both else []
 
 
 def _of_all(sent: Sent, count: object) -> bool:

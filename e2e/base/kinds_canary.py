@@ -1,0 +1,34 @@
+"""Events of a canary on engines in use."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from e2e.base.kinds import kind
+
+
+@kind("canary.probe")
+class CanaryProbe:
+    """What became of one probe, so that a canary that starts again goes on. ``cell``: what it was judged by, None where
+    nothing was sent. ``sites``: targets in the order in which they were asked. ``verdict``: as of a cell, or
+    "unconfirmed" where a second look shook a finding. ``saw``: "exact", "coarse" or "nothing" of what came from the
+    connector. ``served``: its external tokens, where known. ``wall_s``: Unix time. ``nonce``, ``salt``: to
+    ask again for what it stored; ``of``: the nonce of an older one that was asked for again. ``spent``: prompt and
+    output tokens by target."""
+
+    cell: str | None
+    story: str
+    sites: list[str]
+    tokens: int
+    verdict: Literal["pass", "corrupt", "error", "inconclusive", "unconfirmed"]
+    reason: str
+    saw: Literal["exact", "coarse", "nothing"]
+    noise: float | None
+    served: int | None
+    nonce: str
+    salt: str
+    told: str
+    wall_s: float
+    spent: dict[str, int]
+    of: str | None = None
+    age_s: float | None = None

@@ -1,0 +1,46 @@
+"""What is probed next, by what can be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import permutations
+
+from e2e.canary import stories
+from e2e.canary.lengths import Lengths
+from e2e.canary.memory import Memory
+from e2e.canary.prober import Probe, fresh, of_old
+
+#: Of so many probes of targets that have a store, one looks at the local cache; so many tries without a hit, and a
+#: pair or a target is asked seldom: every so many turns.
+LOCAL_EVERY, PATIENCE, SELDOM = 20, 8, 10
+
+
+class Choice:
+    """``names`` of targets. ``lengths``: as walked through. ``shared``: can two of them have one store?"""
+
+    def __init__(
+        self, names: Sequence[str], lengths: Lengths, memory: Memory, shared: Callable[[str, str], bool]
+    ) -> None:
+        self.names, self.lengths, self.memory, self.shared = list(names), lengths, memory, shared
+        self._turn = 0
+
+    def next(self, now_s: float) -> Probe:
+        """``now_s``: Unix time. Due objects first, then pairs in turn; a lone engine stores by its local probes."""
+        self._turn += 1
+        units = self.memory.units()
+        tokens = self.lengths.at(self.memory.number, units)
+        if (old := self.memory.due(now_s)) is not None and self._turn % 2:
+            name = self.names[old.asked % len(self.names)]
+            if self._promises("later", (name,)):
+                return of_old("later", stories.later(name, old.tokens, units), old)
+            old.asked += 1  # not asked: this target has shown no external hit so far
+        pairs = [pair for pair in permutations(self.names, 2) if self.shared(*pair) and self._promises("cross", pair)]
+        if pairs and self._turn % LOCAL_EVERY:
+            pair = pairs[self._turn % len(pairs)]
+            return fresh("cross", stories.cross(*pair, tokens, units), tokens)
+        name = self.names[self._turn % len(self.names)]
+        return fresh("local", stories.local(name, tokens, units), tokens)
+
+    def _promises(self, story: str, sites: tuple[str, ...]) -> bool:
+        seen = self.memory.by.get((story, sites))
+        return seen is None or seen.loads > 0 or seen.probes < PATIENCE or self._turn % SELDOM == 0

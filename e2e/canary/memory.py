@@ -1,0 +1,125 @@
+"""What a canary knows of the past, told by ``canary.probe`` alone: the same after a restart as before."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from e2e.base.event import Event
+from e2e.canary.lengths import unit
+from e2e.canary.stories import Units
+
+#: When an object is asked for again, in seconds after it was stored.
+AGES = (120.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
+#: Objects that are remembered, pairs of answers whose noise is, and as many as tell it; secrets of others.
+OBJECTS, NOISES, ENOUGH, SECRETS = 64, 200, 5, 20
+#: Probes of one kind that were seen, and that what is detectable is reckoned from.
+RECENT_S = 24 * 3600.0
+
+
+@dataclass
+class Object:
+    """What a probe stored: enough to make its text again, and to ask for it. ``due_s``: Unix time of the next time."""
+
+    nonce: str
+    salt: str
+    tokens: int
+    home: str
+    stored_s: float
+    asked: int = 0
+
+    @property
+    def due_s(self) -> float | None:
+        return self.stored_s + AGES[self.asked] if self.asked < len(AGES) else None
+
+
+@dataclass
+class Seen:
+    """Probes of one story and its sites. ``loads``: those that saw what came from the connector, ``exact`` of them bit
+    for bit; ``last_s``: Unix time of the last that saw one, 0.0: none did."""
+
+    probes: int = 0
+    loads: int = 0
+    exact: int = 0
+    wrong: int = 0
+    last_s: float = 0.0
+    tried_s: float = 0.0
+    rests: set[int] = field(default_factory=set)
+    ages: set[float] = field(default_factory=set)
+
+
+@dataclass
+class Memory:
+    """``number``: of probes so far. ``by``: (story, sites) -> what was seen. ``reasons``: of those that saw nothing."""
+
+    given: Units
+    number: int = 0
+    objects: deque[Object] = field(default_factory=lambda: deque(maxlen=OBJECTS))
+    by: dict[tuple[str, tuple[str, ...]], Seen] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+    secrets: deque[str] = field(default_factory=lambda: deque(maxlen=SECRETS))
+    loads_s: deque[float] = field(default_factory=lambda: deque(maxlen=100_000))
+    wrong: int = 0
+    _noises: dict[str, deque[float]] = field(default_factory=dict)
+    _served: deque[int] = field(default_factory=lambda: deque(maxlen=12))
+
+    def took(self, event: Event) -> None:
+        data: Mapping = event.data
+        self.number += 1
+        sites, tokens, passed = tuple(data["sites"]), int(data["tokens"]), data["verdict"] == "pass"
+        self.secrets.append(str(data["told"]))
+        seen = self.by.setdefault((str(data["story"]), sites), Seen())
+        seen.probes += 1
+        seen.tried_s = float(data["wall_s"])
+        if data["saw"] != "nothing":
+            self._load(seen, data)
+        elif not passed:
+            self.reasons[str(data["reason"])] += 1
+        if passed and data["noise"] is not None:
+            self._noises.setdefault(sites[0], deque(maxlen=NOISES)).append(float(data["noise"]))
+        if passed and data["served"]:
+            self._served.append(int(data["served"]))
+        self._object(data, sites, tokens)
+
+    def _load(self, seen: Seen, data: Mapping) -> None:
+        wrong = data["verdict"] == "corrupt"
+        seen.loads += 1
+        seen.exact += data["saw"] == "exact"
+        seen.wrong += wrong
+        self.wrong += wrong
+        seen.last_s = float(data["wall_s"])
+        seen.rests.add(int(data["tokens"]) % self.given.chunk)
+        if data.get("age_s") is not None:
+            seen.ages.add(max((age for age in AGES if age <= data["age_s"]), default=0.0))
+        self.loads_s.append(seen.last_s)
+
+    def _object(self, data: Mapping, sites: tuple[str, ...], tokens: int) -> None:
+        if old := data.get("of"):
+            for each in self.objects:
+                each.asked += each.nonce == old
+        elif data["verdict"] in ("pass", "inconclusive") and data["story"] in ("cross", "local"):
+            self.objects.append(
+                Object(str(data["nonce"]), str(data["salt"]), tokens, sites[0], float(data["wall_s"]))
+            )  # fmt: skip
+
+    def units(self) -> Units:
+        """As given, but for the chunk where what was served tells it."""
+        return replace(self.given, chunk=unit([*self._served], self.given.chunk))
+
+    def noise(self, site: str) -> float | None:
+        """The largest that was seen of this target; None as long as too few pairs were."""
+        seen = self._noises.get(site, ())
+        return max(seen) if len(seen) >= ENOUGH else None
+
+    def due(self, now_s: float) -> Object | None:
+        """What is to be asked for again, the longest overdue first."""
+        waiting = [each for each in self.objects if each.due_s is not None and each.due_s <= now_s]
+        return min(waiting, key=lambda each: each.due_s, default=None)
+
+    def recent(self, now_s: float) -> tuple[int, float | None]:
+        """(loads that were seen in a day, seconds from one to the next)."""
+        loads = [each for each in self.loads_s if each >= now_s - RECENT_S]
+        if len(loads) < 2:
+            return len(loads), None
+        return len(loads), (max(now_s, loads[-1]) - loads[0]) / (len(loads) - 1)

@@ -1,0 +1,180 @@
+"""The loop: chooses, waits until nobody is in the way, probes, tells. Runs until it is stopped."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+
+from e2e.base.errors import EngineError
+from e2e.canary import stories, table
+from e2e.canary.choice import Choice
+from e2e.canary.exported import Exported
+from e2e.canary.prober import Outcome, Probe, Prober, fresh
+from e2e.canary.target import Target, why
+
+#: A turn takes so long, give or take half; targets that are not probed are looked at so often, in seconds.
+TICK_S, LOOK_S = 1.0, 10.0
+#: Requests that wait: the engine is busy.
+BUSY = 0
+COVERAGE = "coverage.txt"
+
+
+@dataclass
+class Watch:
+    """``seconds``: how long, None: until stopped; ``probes``: how many at most. ``random``: for jitter."""
+
+    targets: Sequence[Target]
+    prober: Prober
+    choice: Choice
+    exported: Exported
+    out: Path
+    answer: int
+    seconds: float | None = None
+    probes: int | None = None
+    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
+    random: random.Random = field(default_factory=random.Random)
+    _looked_s: dict[str, float] = field(default_factory=dict)
+    _restarts: dict[str, int] = field(default_factory=dict)
+    _next: Probe | None = None
+    _told: str = ""
+    #: that were compared, by this canary itself
+    loads: int = 0
+
+    def run(self) -> None:
+        pause, began_s, done = threading.Event(), time.monotonic(), 0
+        while self.seconds is None or time.monotonic() - began_s < self.seconds:
+            if self.probes is not None and done >= self.probes:
+                return
+            done += self.turn(time.monotonic())
+            pause.wait(TICK_S * self.random.uniform(0.5, 1.5))
+
+    def turn(self, now_s: float) -> bool:
+        """One turn; was there a probe?"""
+        self.exported.turned()
+        for target in self.targets:
+            if now_s - self._looked_s.get(target.name, -LOOK_S) >= LOOK_S and target.pauses.over(now_s):
+                self._look(target, now_s)
+        if self._next is None:
+            self._next = self._alike() or self.choice.next(time.time())
+        probe = self._next
+        if not self._may(probe, now_s):
+            return False
+        self._next = None
+        self._probe(probe)
+        return True
+
+    def _may(self, probe: Probe, now_s: float) -> bool:
+        cost, stored = stories.cost(probe.program, self.answer), stories.stored(probe.program)
+        asked = [target for target in self.targets if target.name in probe.sites]
+        for target in asked:
+            reason = target.why_not(cost[target.name], stored.get(target.name, 0), now_s)
+            if not reason:
+                reason = self._look(target, now_s)
+            if reason:
+                self.exported.waits.labels(target.name, reason).inc()
+                return False
+        return True
+
+    def _look(self, target: Target, now_s: float) -> str:
+        """Why it can't be probed now; empty: it can. One that does not answer counts as a probe that saw nothing."""
+        self._looked_s[target.name] = now_s
+        try:
+            now = target.look(now_s)
+            if target.identity is None:
+                before = target.identity
+                target.ask()
+                if before != target.identity and self.prober.segments.events:
+                    self.prober.renew()
+        except EngineError as error:
+            self._trouble(target, error, now_s)
+            return "paused"
+        if target.restarts > self._restarts.get(target.name, 0):
+            self.exported.restarts.labels(target.name).inc(target.restarts - self._restarts.get(target.name, 0))
+            self._restarts[target.name] = target.restarts
+            self.prober.alike = {pair: like for pair, like in self.prober.alike.items() if target.name not in pair}
+        if now.waiting > BUSY:
+            target.pauses.trouble(now_s)
+            return "busy"
+        return ""
+
+    def _trouble(self, target: Target, error: EngineError, now_s: float) -> None:
+        reason = why(error)
+        pause = target.pauses.trouble(now_s)
+        self.exported.probes.labels(target.name, "none", "error", reason).inc()
+        self.prober.memory.reasons[reason] += 1
+        self._once(f"{target.name}: {error} It is left alone for {pause:.0f} s.")
+
+    def _once(self, text: str) -> None:
+        """The same thing is not said again and again."""
+        key = text.rpartition(" It is left")[0]
+        if key != self._told:
+            self.say(text)
+        self._told = key
+
+    def _alike(self) -> Probe | None:
+        """A pair of which it is not known yet whether they compute alike."""
+        units = self.prober.memory.units()
+        tokens = self.choice.lengths.at(0, units)
+        for one, other in combinations([target.name for target in self.targets], 2):
+            unknown = frozenset((one, other)) not in self.prober.alike and self.choice.shared(one, other)
+            if unknown and self._tried(one, other):
+                return fresh("alike", stories.anew((one, other), tokens, units), tokens)
+        return None
+
+    def _tried(self, one: str, other: str) -> bool:
+        """Every fourth time as long as they are too busy to tell."""
+        seen = self.prober.memory.by.get(("alike", (one, other)))
+        return seen is None or self.prober.memory.number % 4 == 0
+
+    def _probe(self, probe: Probe) -> None:
+        outcome = self.prober.play(probe)
+        if outcome.verdict == "corrupt":
+            outcome = self.prober.confirmed(probe, outcome)
+        self.prober.settle(probe, outcome)
+        if probe.story == "alike" and outcome.seen and outcome.seen.alike is not None:
+            self.prober.alike[frozenset(probe.sites)] = outcome.seen.alike
+            self.prober.renew()
+        self.loads += outcome.saw != "nothing"
+        self._heed(probe, outcome)
+        memory, now_s = self.prober.memory, time.time()
+        self.exported.settled(probe, outcome, memory.units().external(probe.tokens))
+        for target in self.targets:
+            if target.name in probe.sites:
+                self.exported.paid(target)
+        self.exported.standing(memory, self.targets, now_s)
+        _write(self.out / COVERAGE, table.page(memory, {t.name: t.url for t in self.targets}, now_s))
+        if self.prober.segments.full:
+            self.prober.renew()
+
+    def _heed(self, probe: Probe, outcome: Outcome) -> None:
+        """Says what is to be said, and leaves alone who is in trouble."""
+        now_s = time.monotonic()
+        if outcome.error:
+            name, error = outcome.error
+            pause = self.prober.targets[name].pauses.trouble(now_s)
+            self._once(f"{name}: {error} It is left alone for {pause:.0f} s.")
+            return
+        if outcome.verdict in ("corrupt", "unconfirmed"):
+            self.say(f"{outcome.verdict}: probe {outcome.id} of {' -> '.join(probe.sites)}: {outcome.reason}")
+        for target in (self.prober.targets[name] for name in probe.sites):
+            if outcome.verdict == "pass":
+                target.pauses.well()
+                self.exported.success.labels(target.name).set_to_current_time()
+        for name, source in (outcome.seen.sources if outcome.seen else {}).items():
+            target = self.prober.targets[source.site]
+            if target.slow.is_slow(name.split()[-1], source.seconds / probe.tokens):
+                target.pauses.trouble(now_s)
+                self.exported.waits.labels(target.name, "slow").inc()
+
+
+def _write(path: Path, text: str) -> None:
+    """By rename, so that nobody reads half of it."""
+    beside = path.with_name(f".{path.name}")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)

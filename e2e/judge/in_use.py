@@ -1,0 +1,140 @@
+"""Of engines in use: what a cell that was played there shows beside its verdict, and what a second one says of its
+finding.
+
+Nobody may make such an engine do one thing at a time, so a finding is tested once more, by a cell that names it
+(``plan.cell``, ``again``): answers to which nothing was loaded are asked for anew, under other salts. Where they are
+not what the first cell had, the engine does not repeat itself, and nothing was shown of any load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+
+from e2e.base.event import Event
+from e2e.base.verdict import Finding, Reason
+from e2e.judge import assemble, compare
+from e2e.judge.index import Index
+from e2e.judge.rules import coarse
+from e2e.judge.view import CellView, Sent
+
+RULE = "again"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one Send was served, in tokens, as far as that is known for sure. ``seconds``: its TTFT."""
+
+    site: str
+    local: int | None
+    external: int | None
+    seconds: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """``exact``: was all that was loaded compared bit for bit. ``noise``: largest difference of logprobs between
+    answers to which nothing had been loaded, that took other steps; None where there is no such pair. ``alike``: do
+    engines that computed the same steps agree bit for bit; None where that can't be told."""
+
+    exact: bool
+    noise: float | None
+    alike: bool | None
+    sources: dict[str, Source]
+
+
+def seen(events: Iterable[Event], cell: str) -> Seen | None:
+    """None where the cell has no plan that can be read."""
+    view = _view(Index(events), cell)
+    if view is None:
+        return None
+    fresh = [sent for sent in view.sent if sent.fresh]
+    loads = [(sent, prompt) for sent in view.external for prompt in sent.send.texts if sent.answer(prompt)]
+    return Seen(
+        exact=bool(loads) and all(compare.exact_references(view, *load) for load in loads),
+        noise=max(coarse.of_pairs(view, fresh), default=None),
+        alike=_alike(view, fresh),
+        sources={sent.name: source for sent in view.sent if (source := _source(view, sent))},
+    )
+
+
+def _source(view: CellView, sent: Sent) -> Source | None:
+    """Of a Send of one text. Where one of two sources can't have served it, what it was served is the other's."""
+    answers = [*sent.arm.answers.items()]
+    if len(answers) != 1:
+        return None
+    prompt, answer = answers[0]
+    local, external = sent.arm.local, sent.arm.external
+    both, hit = compare.served(view, sent, prompt), sent.arm.expected.get(prompt)
+    if local is None and both is not None and hit is not None:
+        if not hit.local.most:
+            local, external = 0, both
+        elif not hit.external.most:
+            local, external = both, 0
+    return Source(sent.side.name, local, external, answer.ttft_s, "".join(answer.text))
+
+
+def _alike(view: CellView, fresh: list[Sent]) -> bool | None:
+    """Whatever the engines say of themselves."""
+    found = [
+        compare.difference(one, other, prompt) is None
+        for number, one in enumerate(fresh)
+        for other in fresh[number + 1 :]
+        for prompt in {*one.send.texts} & {*other.send.texts}
+        if one.side is not other.side and _both(one, other, prompt) and _same_steps(view, one, other, prompt)
+    ]
+    return all(found) if found else None
+
+
+def _same_steps(view: CellView, one: Sent, other: Sent, prompt: int) -> bool:
+    mine = compare.schedule(view, one, prompt)
+    same = mine is not None and mine == compare.schedule(view, other, prompt)
+    return same and one.alone and other.alone and compare.same_prompt(one, other, prompt)
+
+
+def _both(one: Sent, other: Sent, prompt: int) -> bool:
+    return one.answer(prompt) is not None and other.answer(prompt) is not None
+
+
+def shaken(index: Index, cell: Hashable, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """At most one finding: another cell tested what this one found, and the engine does not repeat itself: not its
+    bits, where both computed the same steps; not its tokens as far as those that ``findings`` are about, elsewhere.
+    What can't be compared shakes nothing."""
+    position = max((int(f.evidence["position"]) for f in findings if "position" in f.evidence), default=-1)
+    tests = [name for (name, _), data in index.plans.items() if data.get("again") == cell]
+    first = _view(index, cell)
+    if first is None:
+        return
+    for name in tests:
+        second = _view(index, name)
+        if second is None or not second.ended:
+            continue
+        for mine, its, prompt in _pairs(first, second):
+            difference = compare.difference(mine, its, prompt)
+            if difference is None:
+                continue
+            exact = compare.comparable(first, mine, its, prompt)
+            if exact or (difference.kind == "tokens" and difference.position <= position):
+                told = compare.evidence(difference, prompt=prompt, sent=its, reference=mine)
+                yield Finding(RULE, Reason.UNSTABLE_REFERENCE, told)
+                return
+
+
+def _pairs(first: CellView, second: CellView) -> Iterator[tuple[Sent, Sent, int]]:
+    """References of what was loaded, and their like in the other cell."""
+    named = {where for sent in first.external or first.sent for where in sent.send.like}
+    for mine in (sent for sent in first.sent if sent.send.where in named and sent.fresh):
+        for its in (sent for sent in second.sent if sent.fresh):
+            for prompt in {*mine.send.texts} & {*its.send.texts}:
+                if _both(mine, its, prompt):
+                    yield mine, its, prompt
+
+
+def _view(index: Index, cell: Hashable) -> CellView | None:
+    attempt = index.attempt_of(cell)
+    data = index.plans.get((cell, attempt))
+    try:
+        return assemble.view(index, cell, attempt, assemble.plan(data, assemble.program(data)), strict=False)
+    except Exception:  # the judge of the cell itself says what is wrong with it
+        return None

@@ -1,0 +1,149 @@
+"""What the judge says of probes on engines in use: exact where nobody was beside them, else coarse, never by silence."""
+
+from __future__ import annotations
+
+import pytest
+from played import WRONG, Recorded, Said
+
+from e2e.base.program import Program
+from e2e.base.verdict import Reason, Verdict
+from e2e.canary import stories
+from e2e.canary.stories import Units
+from e2e.judge import in_use
+from e2e.judge.cells import judge, judge_cell
+
+UNITS = Units(block=16, chunk=256)
+TOKENS = 256 + 9
+CROSS = stories.cross("a", "b", TOKENS, UNITS)
+GOOD = {"cold": Said(), "local": Said(cached=256), "external": Said(cached=256)}
+
+
+def judged(said: dict[str, Said], program: Program = CROSS, **more):
+    recorded = Recorded()
+    recorded.cell("p", program, said, arithmetic="a", **more)
+    return judge_cell(recorded.events, "p"), in_use.seen(recorded.events, "p")
+
+
+def test_an_idle_pair_is_compared_bit_for_bit():
+    cell, seen = judged(GOOD)
+    assert (cell.verdict, cell.oracle.kind) == (Verdict.PASS, "split_matched")
+    assert seen.exact
+    assert {name: (s.local, s.external) for name, s in seen.sources.items()} == {
+        "a cold": (0, 0), "a local": (256, 0), "b external": (0, 256),
+    }  # fmt: skip
+
+
+def test_other_bits_are_corrupt():
+    cell, _ = judged({**GOOD, "external": Said(cached=256, shift=1e-7)})
+    assert cell.reason is Reason.LOGPROBS_DIFFER
+
+
+def test_with_others_beside_it_only_the_coarse_rule_holds():
+    crowd = {name: Said(cached=said.cached, others=50) for name, said in GOOD.items()}
+    cell, seen = judged({**crowd, "external": Said(cached=256, others=50, shift=0.01)}, noise=0.05)
+    assert (cell.verdict, cell.oracle.kind) == (Verdict.PASS, "coarse")
+    assert not seen.exact
+    cell, _ = judged({**crowd, "external": Said(WRONG, cached=256, others=50)}, noise=0.05)
+    assert cell.reason is Reason.BEYOND_NOISE
+    near = {name: Said(cached=said.cached, others=50, lead=0.08) for name, said in GOOD.items()}
+    cell, _ = judged({**near, "external": Said(WRONG, cached=256, others=50)}, noise=0.05)
+    assert cell.verdict is Verdict.PASS, "a near tie"
+
+
+def test_without_known_noise_nothing_is_green():
+    crowd = {name: Said(cached=said.cached, at_work=1) for name, said in GOOD.items()}
+    cell, _ = judged(crowd)
+    assert cell.reason is Reason.NO_EXACT_REFERENCE
+
+
+@pytest.mark.parametrize(
+    ("external", "reason"),
+    [
+        (Said(cached=0), Reason.NO_HIT),
+        (Said(cached=None, others=9), Reason.COUNTERS_MISSING),
+        (Said(cached=None, metrics=False), Reason.COUNTERS_MISSING),
+    ],
+)
+def test_what_saw_no_hit_is_inconclusive(external, reason):
+    silent = external.cached is None
+    said = {name: Said(cached=None if silent else said.cached, others=9) for name, said in GOOD.items()}
+    cell, seen = judged({**(said if silent else GOOD), "external": external}, noise=0.05)
+    assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, reason)
+    assert not seen.sources["b external"].external
+
+
+def test_an_engine_that_tells_no_cached_tokens_is_believed_by_its_counters_when_idle():
+    said = {name: Said(cached=None, counters={"local_cache_hit": 256 * (name == "local"),
+                                               "external_kv_transfer": 256 * (name == "external"),
+                                               "external_hits": 256 * (name == "external")}) for name in GOOD}  # fmt: skip
+    cell, seen = judged(said)
+    assert cell.verdict is Verdict.PASS, cell.findings
+    assert seen.sources["b external"].external == 256
+
+
+def test_engines_that_were_not_seen_to_compute_alike_are_not_compared_bit_for_bit():
+    recorded = Recorded()
+    recorded.cell("p", CROSS, {**GOOD, "external": Said(cached=256, shift=1e-7)}, noise=0.01)
+    assert judge_cell(recorded.events, "p").verdict is Verdict.PASS
+    recorded = Recorded()
+    recorded.cell("p", stories.anew(("a", "b"), TOKENS, UNITS), {"anew0": Said(), "anew1": Said()})
+    assert in_use.seen(recorded.events, "p").alike is True
+    recorded = Recorded()
+    recorded.cell("p", stories.anew(("a", "b"), TOKENS, UNITS), {"anew0": Said(), "anew1": Said(shift=1e-7)})
+    assert in_use.seen(recorded.events, "p").alike is False
+    recorded = Recorded()
+    recorded.cell("p", stories.anew(("a", "b"), TOKENS, UNITS), {"anew0": Said(), "anew1": Said(others=3)})
+    assert in_use.seen(recorded.events, "p").alike is None
+
+
+def test_a_foreign_secret_is_the_kv_of_another_request():
+    text = (" the ", "secret ", "is ", "271828")
+    told = {name: Said(cached=said.cached, text=(*text[:3], "314159")) for name, said in GOOD.items()}
+    cell, _ = judged({**told, "external": Said(cached=256, text=text)}, foreign=("271828",))
+    assert cell.reason is Reason.FOREIGN_SECRET
+    guessed = {name: Said(cached=said.cached, text=text) for name, said in GOOD.items()}
+    assert judged(guessed, foreign=("271828",))[0].verdict is Verdict.PASS
+
+
+class TestAgain:
+    """A finding is taken back only by an engine that is seen not to repeat itself."""
+
+    BAD = {**GOOD, "external": Said(cached=256, shift=1e-7)}
+    LOOK = stories.anew(("a", "b"), TOKENS, UNITS)
+
+    def judged(self, anew: dict[str, Said], bad=None, **more):
+        recorded = Recorded()
+        recorded.cell("p", CROSS, bad or self.BAD, arithmetic="a", **more)
+        recorded.cell("p-again", self.LOOK, anew, again="p")
+        cells = {cell.id: cell for cell in judge(recorded.events).cells}
+        assert cells["p"] == judge_cell(recorded.events, "p")
+        return cells["p"]
+
+    def test_it_stands_where_the_engines_repeat_themselves(self):
+        assert self.judged({"anew0": Said(), "anew1": Said()}).reason is Reason.LOGPROBS_DIFFER
+
+    def test_it_falls_where_they_do_not(self):
+        cell = self.judged({"anew0": Said(shift=1e-7), "anew1": Said()})
+        assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, Reason.UNSTABLE_REFERENCE)
+        assert all(finding.verdict is not Verdict.CORRUPT for finding in cell.findings)
+
+    @pytest.mark.parametrize("anew", [{}, {"anew0": Said()}, {"anew0": Said(shift=1e-7, others=5)}])
+    def test_what_can_not_be_compared_takes_nothing_back(self, anew):
+        assert self.judged(anew).verdict is Verdict.CORRUPT
+
+    def test_coarse_findings_fall_by_tokens(self):
+        bad = {name: Said(cached=said.cached, others=5) for name, said in GOOD.items()}
+        bad["external"] = Said(WRONG, cached=256, others=5)
+        stands = {"anew0": Said(others=5, shift=0.01), "anew1": Said(others=5)}
+        assert self.judged(stands, bad, noise=0.05).reason is Reason.BEYOND_NOISE
+        assert self.judged({"anew0": Said(WRONG, others=5)}, bad, noise=0.05).verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_the_local_cache_still_had_is_no_look_at_the_store():
+    later = stories.later("a", TOKENS, UNITS)
+    old = {"local_cache_hit": 256, "external_kv_transfer": 0, "external_hits": 0}
+    said = {"cold": Said(), "local": Said(cached=256), "old": Said(cached=256, counters=old)}
+    assert judged(said, later)[0].reason is Reason.NO_HIT
+    assert judged({**said, "old": Said(cached=256)}, later)[0].verdict is Verdict.PASS
+    crowd = {**said, "old": Said(cached=256, others=4)}
+    assert judged(crowd, later, noise=0.01)[0].reason is Reason.COUNTERS_MISSING

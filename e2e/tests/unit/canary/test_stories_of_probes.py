@@ -1,0 +1,61 @@
+"""Stories can be built, cost what is told, and are exact wherever a store serves whole chunks."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e.base.program import Cold
+from e2e.canary import stories
+from e2e.canary.lengths import Lengths, unit
+from e2e.canary.stories import Units
+
+UNITS = [Units(16, 256), Units(16, 16), Units(128, 256, 2048), Units(16, 48)]
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_lengths_walk_over_all_remainders(units):
+    lengths = Lengths(256, 1024)
+    seen = [lengths.at(number, units) for number in range(4 * units.chunk)]
+    assert all(256 <= tokens <= 1024 for tokens in seen)
+    assert {tokens % units.chunk for tokens in seen} == {*range(units.chunk)}
+    assert {tokens % units.block for tokens in seen} == {*range(units.block)}
+    assert len({tokens // units.chunk for tokens in seen}) >= 3, "and over how many chunks there are"
+    near = seen[: 2 * min(units.block, units.chunk) : 2]
+    assert all(units.external(tokens) > 0 for tokens in near)
+    assert len({tokens % units.chunk for tokens in near}) == min(units.block, units.chunk)
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_the_local_cache_serves_what_the_store_does(units):
+    lengths = Lengths(256, 1024)
+    for number in range(200):
+        tokens = lengths.at(number, units)
+        program = stories.cross("a", "b", tokens, units)
+        local = program.send(("a", "local"))
+        front = [send for send in program.sends if send.name == "front"]
+        before = program.texts[front[0].texts[0]].tokens if front else tokens
+        assert units.local(before) == units.external(tokens) or units.external(tokens) % units.block
+        assert program.common(0, 1 if front else 0) == before
+        assert local.salt == (front[0].salt if front else program.send(("a", "cold")).salt)
+
+
+def test_they_are_told_apart_by_salt_and_none_resets_or_overwrites():
+    units = Units()
+    programs = [
+        stories.cross("a", "b", 700, units), stories.later("a", 700, units), stories.local("a", 700, units),
+        stories.anew(("a", "b"), 700, units), stories.anew(("a",), 700, units),
+    ]  # fmt: skip
+    for program in programs:
+        assert {type(step).__name__ for step in program.steps} == {"Send"}
+        assert all(site.in_use for site in program.sites)
+        colds = [(send.site, send.texts, send.salt) for send in program.sends if send.claim(Cold)]
+        assert len({*colds}) == len(colds), "nothing that was computed is cold once more"
+        assert sum(stories.cost(program, 12).values()) > sum(stories.stored(program).values()) > 0
+    assert stories.cost(programs[0], 12) == {"a": 700 + 12 + 513 + 1 + 700 + 12, "b": 712}
+    assert stories.stored(programs[0]) == {"a": 700 + 513}
+
+
+def test_a_unit_is_learnt_from_what_was_served():
+    assert unit([512, 768, 1280], 64) == 256
+    assert unit([512, 512, 768], 64) == 64, "too little to tell"
+    assert unit([0, 512, 768, 1280], 64) == 64
