@@ -10,16 +10,18 @@ from e2e.base.kinds import kind
 @kind("canary.probe")
 class CanaryProbe:
     """What became of one probe, so that a canary that starts again goes on. ``cell``: what it was judged by, None where
-    nothing was sent. ``sites``: targets in the order in which they were asked. ``verdict``: as of a cell, or
-    "unconfirmed" where a second look shook a finding. ``saw``: "exact", "coarse" or "nothing" of what came from the
-    connector. ``served``: its external tokens, where known. ``wall_s``: Unix time. ``nonce``, ``salt``: to
-    ask again for what it stored; ``of``: the nonce of an older one that was asked for again. ``spent``: prompt and
-    output tokens by target."""
+    nothing was sent. ``sites``: targets in the order in which they were asked. ``tokens``: of the text that was asked
+    for, ``stored``: of the one that was stored. ``verdict``: as of a cell, or "unconfirmed" where a second look shook a
+    finding. ``saw``: how what came from the connector was compared. ``served``: its external tokens, where known.
+    ``wall_s``: Unix time. ``nonce``, ``salt``: to ask again for what it stored; ``told``: the secret in it. ``of``: the
+    nonce of an older one that was asked for again, ``age_s``: seconds after it was stored. ``spent``: prompt and output
+    tokens by target."""
 
     cell: str | None
     story: str
     sites: list[str]
     tokens: int
+    stored: int
     verdict: Literal["pass", "corrupt", "error", "inconclusive", "unconfirmed"]
     reason: str
     saw: Literal["exact", "coarse", "nothing"]

@@ -67,7 +67,7 @@ class Memory:
     def took(self, event: Event) -> None:
         data: Mapping = event.data
         self.number += 1
-        sites, tokens, passed = tuple(data["sites"]), int(data["tokens"]), data["verdict"] == "pass"
+        sites, passed = tuple(data["sites"]), data["verdict"] == "pass"
         self.secrets.append(str(data["told"]))
         seen = self.by.setdefault((str(data["story"]), sites), Seen())
         seen.probes += 1
@@ -80,7 +80,7 @@ class Memory:
             self._noises.setdefault(sites[0], deque(maxlen=NOISES)).append(float(data["noise"]))
         if passed and data["served"]:
             self._served.append(int(data["served"]))
-        self._object(data, sites, tokens)
+        self._object(data, sites)
 
     def _load(self, seen: Seen, data: Mapping) -> None:
         wrong = data["verdict"] == "corrupt"
@@ -94,14 +94,14 @@ class Memory:
             seen.ages.add(max((age for age in AGES if age <= data["age_s"]), default=0.0))
         self.loads_s.append(seen.last_s)
 
-    def _object(self, data: Mapping, sites: tuple[str, ...], tokens: int) -> None:
+    def _object(self, data: Mapping, sites: tuple[str, ...]) -> None:
         if old := data.get("of"):
             for each in self.objects:
                 each.asked += each.nonce == old
         elif data["verdict"] in ("pass", "inconclusive") and data["story"] in ("cross", "local"):
             self.objects.append(
-                Object(str(data["nonce"]), str(data["salt"]), tokens, sites[0], float(data["wall_s"]))
-            )  # fmt: skip
+                Object(str(data["nonce"]), str(data["salt"]), int(data["stored"]), sites[0], float(data["wall_s"]))
+            )
 
     def units(self) -> Units:
         """As given, but for the chunk where what was served tells it."""

@@ -138,7 +138,7 @@ class Prober:
         """The same after a second look: what was to be computed is computed anew by all that took part. Only an engine
         that is seen not to repeat itself takes the finding back."""
         units = self.memory.units()
-        look = replace(probe, story="again", program=stories.anew(probe.sites, probe.tokens, units), of=None)
+        look = replace(probe, story="again", program=stories.anew(probe.sites, probe.program.texts, units), of=None)
         look = replace(look, salt=f"canary.{uuid.uuid4().hex}")
         self.play(look, again=outcome.cell)
         self._pay(look)
@@ -157,6 +157,7 @@ class Prober:
         self.memory.took(
             self.segments.record(
                 "canary.probe", cell=outcome.cell, story=probe.story, sites=list(probe.sites), tokens=probe.tokens,
+                stored=probe.program.texts[0].tokens,
                 verdict=outcome.verdict, reason=outcome.reason, saw=outcome.saw, noise=noise, served=outcome.served,
                 nonce=probe.nonce, salt=probe.salt, told=outcome.told, wall_s=now_s,
                 spent=stories.cost(probe.program, self._answer), of=probe.of.nonce if probe.of else None,

@@ -6,8 +6,9 @@ local    an engine's own prefix cache
 alike    two engines compute the same text: do they agree bit for bit?
 again    a second look at a finding, with nothing loaded
 
-To be exact, what is loaded is held against an answer that was served as many tokens and computes the same rest. Where
-whole blocks end elsewhere than whole chunks, a ``front`` puts just as many tokens into the local cache.
+To be exact, what is loaded is held against an answer that was served as many tokens of the same KV and computes the
+same rest. Where whole blocks end elsewhere than whole chunks, another text than was stored is asked for, which begins
+with its whole chunks: a local cache and a store have just as much of it.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ class Units:
     def local(self, tokens: int) -> int:
         return (tokens - 1) // self.block * self.block
 
-    def front(self, tokens: int) -> int | None:
-        """The text in front of which a local cache serves what the store would; None where it does so anyway."""
+    def shared(self, tokens: int) -> int | None:
+        """What a text must share with the one that is stored, so that local cache and store serve as much of it; None
+        where they do so anyway."""
         served = self.external(tokens)
-        needed = 0 < served != self.local(tokens) and served % self.block == 0
-        return served + 1 if needed else None
+        return served if 0 < served != self.local(tokens) and served % self.block == 0 else None
 
 
 def site(name: str, units: Units) -> Site:
@@ -50,38 +51,43 @@ def site(name: str, units: Units) -> Site:
 
 def cross(home: str, away: str, tokens: int, units: Units) -> Program:
     """``home`` computes and stores, ``away`` never saw it: what it is served comes from the store."""
-    texts, fronts = _texts(tokens, units)
+    texts = texts_of(tokens, units)
+    asked = len(texts) - 1
     cold = Send("cold", home, (0,), (Cold(),))
-    before, local = _local(home, fronts, cold)
+    local = _again("local", home, asked, (() if asked else (cold.where,)))
     hit = Hit(Span(0, 0), Span(1, tokens))
-    external = Send("external", away, (0,), (Served(True, (hit,)), Like((cold.where, local.where))))
-    return Program((site(home, units), site(away, units)), texts, (cold, *before, local, external), SCENARIO)
+    like = Like((*(() if asked else (cold.where,)), local.where))
+    external = Send("external", away, (asked,), (Served(True, (hit,)), like))
+    return Program((site(home, units), site(away, units)), texts, (cold, local, external), SCENARIO)
 
 
 def later(name: str, tokens: int, units: Units) -> Program:
     """What was stored under the first salt is asked for again; computed anew under another one, it is the reference.
     Has the engine it still in its own cache, that is seen by vLLM's counters."""
-    texts, fronts = _texts(tokens, units)
     cold = Send("cold", name, (0,), (Cold(),), salt=FRESH)
-    before, local = _local(name, fronts, cold)
+    local = _again("local", name, 0, (cold.where,), salt=FRESH)
     hit = Hit(Span(0, tokens), Span(1, tokens))
     old = Send("old", name, (0,), (Served(True, (hit,)), Like((cold.where, local.where))), salt=STORED)
-    return Program((site(name, units),), texts, (cold, *before, local, old), SCENARIO)
+    return Program((site(name, units),), (Text(tokens),), (cold, local, old), SCENARIO)
 
 
 def local(name: str, tokens: int, units: Units) -> Program:
     """Asked twice of the prefix cache, so that equal steps can be compared."""
     cold = Send("cold", name, (0,), (Cold(),))
-    once = _served("local", name, tokens, (cold.where,))
-    again = _served("local_again", name, tokens, (cold.where, once.where))
+    once = _again("local", name, 0, (cold.where,))
+    again = _again("local_again", name, 0, (cold.where, once.where))
     return Program((site(name, units),), (Text(tokens),), (cold, once, again), SCENARIO)
 
 
-def anew(names: tuple[str, ...], tokens: int, units: Units) -> Program:
-    """Each computes it, twice where it is alone, under salts that nobody else has: stories ``alike`` and ``again``."""
-    asked = names if len(names) > 1 else names * 2
-    sends = (Send(f"anew{n}", name, (0,), (Cold(),), salt=f"{FRESH}{n}") for n, name in enumerate(asked))
-    return Program(tuple(site(name, units) for name in names), (Text(tokens),), tuple(sends), SCENARIO)
+def anew(names: tuple[str, ...], texts: tuple[Text, ...], units: Units) -> Program:
+    """Each computes what a probe of these texts stored, and asks its own cache for what was asked for; twice where it
+    is alone, under salts that nobody else has: stories ``alike`` and ``again``."""
+    sends: list[Send] = []
+    for number, name in enumerate(names if len(names) > 1 else names * 2):
+        salt = f"{FRESH}{number}"
+        sends.append(Send(f"cold{number}", name, (0,), (Cold(),), salt=salt))
+        sends.append(_again(f"local{number}", name, len(texts) - 1, (), salt=salt))
+    return Program(tuple(site(name, units) for name in names), texts, tuple(sends), SCENARIO)
 
 
 def cost(program: Program, answer: int) -> dict[str, int]:
@@ -102,20 +108,13 @@ def stored(program: Program) -> dict[str, int]:
     return found
 
 
-def _texts(tokens: int, units: Units) -> tuple[tuple[Text, ...], bool]:
-    front = units.front(tokens)
-    texts = (Text(tokens),) if front is None else (Text(tokens), Text(front, like=0, shared=front))
-    return texts, front is not None
+def texts_of(tokens: int, units: Units) -> tuple[Text, ...]:
+    """What is stored, and what is asked for where that is another one."""
+    shared = units.shared(tokens)
+    return (Text(tokens),) if shared is None else (Text(shared + 1), Text(tokens, like=0, shared=shared))
 
 
-def _local(name: str, front: bool, cold: Send) -> tuple[tuple[Send, ...], Send]:
-    """The answer out of the prefix cache, and what must be sent before it."""
-    if not front:
-        return (), _served("local", name, None, (cold.where,), salt=cold.salt)
-    first = Send("front", name, (1,), (Cold(),), answer=1, salt="front")
-    return (first,), _served("local", name, None, (cold.where,), salt=first.salt)
-
-
-def _served(name: str, on: str, tokens: int | None, like: tuple[Where, ...], salt: str = STORED) -> Send:
-    hits = (Hit(Span(1, tokens), Span(0, 0)),) if tokens else ()
-    return Send(name, on, (0,), (Served(False, hits), Like(like)), salt=salt)
+def _again(name: str, on: str, text: int, like: tuple[Where, ...], salt: str = STORED) -> Send:
+    """Of its own prefix cache; how much that has, it says."""
+    claims = (Served(False), *((Like(like),) if like else ()))
+    return Send(name, on, (text,), claims, salt=salt)

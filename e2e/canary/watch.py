@@ -124,7 +124,8 @@ class Watch:
         for one, other in combinations([target.name for target in self.targets], 2):
             unknown = frozenset((one, other)) not in self.prober.alike and self.choice.shared(one, other)
             if unknown and self._tried(one, other):
-                return fresh("alike", stories.anew((one, other), tokens, units), tokens)
+                texts = stories.texts_of(tokens, units)
+                return fresh("alike", stories.anew((one, other), texts, units), tokens)
         return None
 
     def _tried(self, one: str, other: str) -> bool:

@@ -152,6 +152,8 @@ def comparable(view: CellView, one: Sent, other: Sent, prompt: int) -> bool:
     mine = schedule(view, one, prompt)
     if mine is None or schedule(view, other, prompt) != mine or not same_prompt(one, other, prompt):
         return False
+    if one.side.site.in_use and one.send.salt != other.send.salt and served(view, one, prompt):
+        return False  # of the KV of two computations, beside which anybody may have been at work
     return one.side is other.side or (one.alone and not disagreements(one.side, other.side))
 
 

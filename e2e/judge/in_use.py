@@ -16,6 +16,7 @@ from e2e.base.verdict import Finding, Reason
 from e2e.judge import assemble, compare
 from e2e.judge.index import Index
 from e2e.judge.rules import coarse
+from e2e.judge.same_engine import disagreements
 from e2e.judge.view import CellView, Sent
 
 RULE = "again"
@@ -82,15 +83,22 @@ def _alike(view: CellView, fresh: list[Sent]) -> bool | None:
         for number, one in enumerate(fresh)
         for other in fresh[number + 1 :]
         for prompt in {*one.send.texts} & {*other.send.texts}
-        if one.side is not other.side and _both(one, other, prompt) and _same_steps(view, one, other, prompt)
+        if one.side is not other.side and _both(one, other, prompt) and _same_steps((view, view), one, other, prompt)
     ]
     return all(found) if found else None
 
 
-def _same_steps(view: CellView, one: Sent, other: Sent, prompt: int) -> bool:
-    mine = compare.schedule(view, one, prompt)
-    same = mine is not None and mine == compare.schedule(view, other, prompt)
-    return same and one.alone and other.alone and compare.same_prompt(one, other, prompt)
+def _same_steps(views: tuple[CellView, CellView], one: Sent, other: Sent, prompt: int) -> bool:
+    """From the first token on, and with nobody beside them: then two computations are alike where engines are."""
+    mine, its = (compare.schedule(view, sent, prompt) for view, sent in zip(views, (one, other), strict=True))
+    alone = all(_computed_alone(view, sent) for view, sent in zip(views, (one, other), strict=True))
+    return mine is not None and mine == its and alone and compare.same_prompt(one, other, prompt)
+
+
+def _computed_alone(view: CellView, sent: Sent) -> bool:
+    """It, and all under its salt that it may have been served."""
+    mine = [other for other in view.sent if other.side is sent.side and other.send.salt == sent.send.salt]
+    return all(other.alone for other in mine)
 
 
 def _both(one: Sent, other: Sent, prompt: int) -> bool:
@@ -114,7 +122,7 @@ def shaken(index: Index, cell: Hashable, findings: Iterable[Finding]) -> Iterato
             difference = compare.difference(mine, its, prompt)
             if difference is None:
                 continue
-            exact = compare.comparable(first, mine, its, prompt)
+            exact = _same_steps((first, second), mine, its, prompt) and not disagreements(mine.side, its.side)
             if exact or (difference.kind == "tokens" and difference.position <= position):
                 told = compare.evidence(difference, prompt=prompt, sent=its, reference=mine)
                 yield Finding(RULE, Reason.UNSTABLE_REFERENCE, told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from e2e.base.program import Cold
+from e2e.base.program import Cold, Text
 from e2e.canary import stories
 from e2e.canary.lengths import Lengths, unit
 from e2e.canary.stories import Units
@@ -31,19 +31,21 @@ def test_the_local_cache_serves_what_the_store_does(units):
     for number in range(200):
         tokens = lengths.at(number, units)
         program = stories.cross("a", "b", tokens, units)
-        local = program.send(("a", "local"))
-        front = [send for send in program.sends if send.name == "front"]
-        before = program.texts[front[0].texts[0]].tokens if front else tokens
-        assert units.local(before) == units.external(tokens) or units.external(tokens) % units.block
-        assert program.common(0, 1 if front else 0) == before
-        assert local.salt == (front[0].salt if front else program.send(("a", "cold")).salt)
+        local, external = program.send(("a", "local")), program.send(("b", "external"))
+        (asked,) = local.texts
+        shared = program.common(0, asked)
+        has = units.local(tokens) if shared == tokens else shared // units.block * units.block
+        assert has == units.external(tokens) or units.external(tokens) % units.block
+        assert local.texts == external.texts
+        assert local.salt == external.salt == program.send(("a", "cold")).salt, "the same KV"
+        assert local.where in external.like
 
 
 def test_they_are_told_apart_by_salt_and_none_resets_or_overwrites():
     units = Units()
     programs = [
         stories.cross("a", "b", 700, units), stories.later("a", 700, units), stories.local("a", 700, units),
-        stories.anew(("a", "b"), 700, units), stories.anew(("a",), 700, units),
+        stories.anew(("a", "b"), stories.texts_of(700, units), units), stories.anew(("a",), (Text(700),), units),
     ]  # fmt: skip
     for program in programs:
         assert {type(step).__name__ for step in program.steps} == {"Send"}
@@ -51,8 +53,8 @@ def test_they_are_told_apart_by_salt_and_none_resets_or_overwrites():
         colds = [(send.site, send.texts, send.salt) for send in program.sends if send.claim(Cold)]
         assert len({*colds}) == len(colds), "nothing that was computed is cold once more"
         assert sum(stories.cost(program, 12).values()) > sum(stories.stored(program).values()) > 0
-    assert stories.cost(programs[0], 12) == {"a": 700 + 12 + 513 + 1 + 700 + 12, "b": 712}
-    assert stories.stored(programs[0]) == {"a": 700 + 513}
+    assert stories.cost(programs[0], 12) == {"a": 513 + 12 + 700 + 12, "b": 712}
+    assert stories.stored(programs[0]) == {"a": 513}
 
 
 def test_a_unit_is_learnt_from_what_was_served():
