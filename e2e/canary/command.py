@@ -44,7 +44,7 @@ def canary(flags: CanaryFlags, *, argv: tuple[str, ...]) -> int:
             for event in events:
                 if event.kind == "canary.probe":
                     memory.took(event)
-        watch = _watch(flags, segments, memory)
+        watch = watch_of(flags, segments, memory)
         wrong = memory.wrong
         try:
             with served(watch.exported, *flags.listen) as port:
@@ -81,7 +81,7 @@ def check(flags: CanaryFlags) -> None:
         )
 
 
-def _watch(flags: CanaryFlags, segments: Segments, memory: Memory) -> Watch:
+def watch_of(flags: CanaryFlags, segments: Segments, memory: Memory) -> Watch:
     targets = {name: _target(flags, name, url) for name, url in named(flags.targets).items()}
 
     def shared(one: str, other: str) -> bool:

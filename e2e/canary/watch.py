@@ -59,7 +59,7 @@ class Watch:
         self.exported.turned()
         for target in self.targets:
             if now_s - self._looked_s.get(target.name, -LOOK_S) >= LOOK_S and target.pauses.over(now_s):
-                self._look(target, now_s)
+                self._left(target, self._look(target, now_s))
         if self._next is None:
             self._next = self._alike() or self.choice.next(time.time())
         probe = self._next
@@ -76,10 +76,15 @@ class Watch:
             reason = target.why_not(cost[target.name], stored.get(target.name, 0), now_s)
             if not reason:
                 reason = self._look(target, now_s)
-            if reason:
-                self.exported.waits.labels(target.name, reason).inc()
+            if self._left(target, reason):
                 return False
         return True
+
+    def _left(self, target: Target, reason: str) -> bool:
+        """Is it left alone?"""
+        if reason:
+            self.exported.waits.labels(target.name, reason).inc()
+        return bool(reason)
 
     def _look(self, target: Target, now_s: float) -> str:
         """Why it can't be probed now; empty: it can. One that does not answer counts as a probe that saw nothing."""
