@@ -14,7 +14,7 @@ from e2e.base.speed import by_length
 from e2e.base.verdict import Verdict
 from e2e.connectors.table import DEFAULT, load
 from e2e.report import plots, terminal
-from e2e.report.document import Block, Code, Document, Heading, Items, PageBlock, Paragraph, Plot, Table
+from e2e.report.document import Block, Code, Document, Heading, Items, Page, PageBlock, Paragraph, Plot, Table
 from e2e.report.facts import facts
 from e2e.report.files import write as write_forms
 from e2e.report.forms import Report
@@ -38,11 +38,17 @@ def write(found: GainJudgement, events: Sequence[Event], folder: Path) -> None:
     """gain.* in ``folder``, and on the terminal. UsageError when it can't be written."""
     shown = document(found, events)
     report = Report(
-        lambda: shown, page=lambda: [*shown, *_plot(found.answers)], data=lambda: as_json(found, events),
+        lambda: shown, page=lambda: _page(shown, found.answers), data=lambda: as_json(found, events),
         rows=lambda: [{**asdict(answer), "sentence": sentence(answer)} for answer in found.answers],
     )  # fmt: skip
     write_forms(report, folder, "gain", cure="make room for it in the folder of the comparison")
     terminal.show(shown, on=terminal.console(sys.stdout))
+
+
+def _page(shown: Document, answers: Sequence[Answer]) -> Page:
+    """The plot stands in front of the first table."""
+    at = next(number for number, block in enumerate(shown) if isinstance(block, Table))
+    return [*shown[:at], *_plot(answers), *shown[at:]]
 
 
 def _plot(answers: Sequence[Answer]) -> Iterator[PageBlock]:

@@ -24,9 +24,12 @@ def matrix(cells: Sequence[CellJudgement], anchors: Mapping[str, str]) -> Matrix
         row = table.setdefault(_key(cell, down), {})
         column = _key(cell, across)
         row[column] = max(row.get(column, cell), cell, key=lambda each: each.verdict.weight)
-    rows = [(_words(key, down), [_tile(row.get(column), anchors) for column in columns]) for key, row in table.items()]
+    rows = [
+        (_words(key, down) or "all", [_tile(row.get(column), anchors) for column in columns])
+        for key, row in table.items()
+    ]
     corner = f"{', '.join(down)} \\ {', '.join(across)}" if down and across else ", ".join([*down, *across])
-    return Matrix(corner, [_words(column, across) for column in columns], rows)
+    return Matrix(corner, [_words(column, across) or "verdict" for column in columns], rows)
 
 
 def _telling(cells: Sequence[CellJudgement]) -> list[str]:
@@ -69,7 +72,7 @@ def _key(cell: CellJudgement, axes: Sequence[str]) -> tuple[str, ...]:
 def _words(key: Sequence[str], axes: Sequence[str]) -> str:
     switches = {"on", "off"}
     return " ".join(f"{axis} {value}" if value in switches or value.isdigit() else value
-                    for axis, value in zip(axes, key, strict=True)) or "verdict"  # fmt: skip
+                    for axis, value in zip(axes, key, strict=True))  # fmt: skip
 
 
 def _tile(cell: CellJudgement | None, anchors: Mapping[str, str]) -> Tile | None:

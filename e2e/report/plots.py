@@ -33,7 +33,7 @@ _SETTINGS = {
     "grid.color": _INK, "grid.alpha": 0.15, "axes.grid": True, "axes.grid.axis": "y",
 }  # fmt: skip
 #: Height of a plot and of a row of one, in inches; characters of a name in it.
-_HEIGHT, _ROW, _NAME = 2.8, 0.28, 48
+_HEIGHT, _ROW, _NAME = 2.8, 0.28, 64
 
 
 def available() -> bool:

@@ -18,7 +18,7 @@ from e2e.faults.info import KINDS
 from e2e.grid.cells import RERUN
 from e2e.report import terminal
 from e2e.report.clean import Clean, by_story, false_alarms, summed, table
-from e2e.report.document import Document, Heading, Items, Judged, Matrix, PageBlock, Paragraph, Table, Tile
+from e2e.report.document import Document, Heading, Items, Judged, Matrix, Page, PageBlock, Paragraph, Table, Tile
 from e2e.report.files import write
 from e2e.report.forms import Report
 from e2e.report.scores import Score, Told, scores, sentence, total
@@ -190,7 +190,7 @@ def show(
         scored = more | {"scores": [asdict(score) for score in board.scores], "recordings": recordings}
         shown = partial(document, board, ended=ended, recordings=recordings)
         report = Report(
-            shown, page=lambda: [*shown(), *_matrix(board)], data=lambda: asdict(board) | scored,
+            shown, page=lambda: _page(shown(), board), data=lambda: asdict(board) | scored,
             rows=lambda: [asdict(row) for row in board.rows],
         )  # fmt: skip
         write(report, directory, "scoreboard")
@@ -268,6 +268,10 @@ def document(board: Scoreboard, *, ended: bool = True, recordings: Sequence[str]
         Heading("What was planted"), Table(("fault", "kind", "what it does", "what it stands for"), meant, left=4),
         Heading("What was seen"), Table(headings, rows, left=6),
     ]  # fmt: skip
+
+
+def _page(shown: Document, board: Scoreboard) -> Page:
+    return [shown[0], *_matrix(board), Heading("Figures"), *shown[1:]]
 
 
 def _matrix(board: Scoreboard) -> list[PageBlock]:

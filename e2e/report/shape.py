@@ -9,6 +9,7 @@ import msgspec
 
 from e2e.base.judgement import Hits, Oracle, Ttft
 from e2e.base.speed import LengthSpeed
+from e2e.report.described import WORDS
 
 SCHEMA_ID = "maru-e2e/report/3"
 Table = dict[str, Any]
@@ -131,6 +132,9 @@ class Report(Closed):
 def schema() -> dict[str, object]:
     """JSON schema of report.json."""
     made = msgspec.json.schema(Report, schema_hook=lambda _: {"description": "any value"})
+    for name, shape in made["$defs"].items():
+        for field, words in WORDS.get(name, {}).items():
+            shape["properties"][field]["description"] = words
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID}
     return head | {"title": "Report of one run of maru-e2e"} | made
 

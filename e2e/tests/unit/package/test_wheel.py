@@ -39,6 +39,7 @@ def test_prompts_and_data_are_in_it_and_tests_are_not(site):
     assert {f"e2e/prompts/{path.name}" for path in (ROOT / "prompts").glob("*.txt")} <= there
     assert len(list((ROOT / "prompts").glob("*.txt"))) >= 6
     assert {"e2e/py.typed", "e2e/report/report.schema.json", "e2e/connectors/maru/logging.json"} <= there
+    assert {f"e2e/report/pages/{name}" for name in ("page.html", "blocks.html", "style.css")} <= there
     tests = {
         name for name in there if name.startswith("e2e/tests") or Path(name).name.startswith(("test_", "conftest"))
     }

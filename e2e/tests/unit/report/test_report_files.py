@@ -21,6 +21,7 @@ from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.judge import judge
 from e2e.report import console, junit, report_json
 from e2e.report.causes import causes
+from e2e.report.described import WORDS
 from e2e.report.escape import visible
 from e2e.report.facts import facts
 from e2e.report.files import RENDERERS, put, write_reports
@@ -89,6 +90,14 @@ def test_written_files_agree_with_the_judgement_and_repeat(verdict, tmp_path: Pa
     else:
         assert type(case.result[0]) is kinds[verdict]
         assert case.result[0].type.startswith(verdict)
+
+
+def test_every_field_is_described():
+    shapes = schema()["$defs"]
+    assert shapes.keys() == WORDS.keys()
+    for name, shape in shapes.items():
+        assert shape["properties"].keys() == WORDS[name].keys(), name
+        assert all(field["description"] == WORDS[name][key] for key, field in shape["properties"].items())
 
 
 def test_no_cells_is_no_green_file():

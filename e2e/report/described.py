@@ -1,0 +1,143 @@
+"""What each field of report.json is, for its schema: type -> field -> words. A test asks for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_VERDICT = "pass, corrupt, error or inconclusive; see docs/report.md."
+_SPEEDUP = "TTFT without a connector over that of the rerun that it served."
+_STORE_COST = "How much longer the first request takes that stores on the way, as a share of TTFT without a connector."
+_TIMES = {
+    "baseline_cold_s": "Cold, on an engine without a connector.",
+    "cold_s": "Cold, on the engine with the connector, which stores on the way.",
+    "local_s": "From vLLM's own prefix cache.",
+    "external_s": "From the connector.",
+}
+WORDS: Mapping[str, Mapping[str, str]] = {
+    "Report": {
+        "schema": "Version of this form.",
+        "run": "What was run, when, on what.",
+        "engines": "Engines by key and role.",
+        "cells": "One entry per cell, in the order in which they were first named.",
+        "ttft": "Time to first token by prompt length, over the cells that passed.",
+        "invalid": "Combinations that the grid asked for and that can't run.",
+        "notes": "Worth reading; no rule judges it.",
+        "summary": "All cells together.",
+        "not_tried": "Scenarios that the run did not play; absent where the recording knows of none.",
+    },
+    "Run": {
+        "run_id": "Unique name of the run.",
+        "command": "Words of the command line, secrets redacted.",
+        "program": "Words that start the rig.",
+        "folder": "Where it was started.",
+        "versions": "Of the rig and what it runs on.",
+        "machine": "System, processor, cores, memory.",
+        "settings": "All settings that the run was given.",
+        "began": "Wall time of the first attempt, ISO 8601.",
+        "seconds": "Length of all attempts together.",
+        "floor": "How much of the time was the rig's own.",
+        "attempts": "One entry per attempt: the first, and one for each --resume.",
+    },
+    "Floor": {
+        "total_s": "Seconds of all attempts together.",
+        "starts_s": "Seconds from launch to ready, summed over engines.",
+        "tokens_s": "Seconds from sending to the last token, summed over requests.",
+        "ratio": "total_s over starts_s and tokens_s together.",
+        "digest_share": "Time of hashing as a share of the TTFT of cold requests; null without digests.",
+    },
+    "Attempt": {
+        "attempt": "Number, from 1.",
+        "began": "Wall time at its start, ISO 8601.",
+        "seconds": "Length; of one that did not end, to its last event.",
+        "ended": "Did it come to its end?",
+    },
+    "Engine": {
+        "key": "What its cells have in common.",
+        "role": "Name of its site in the program.",
+        "starts": "How often it was started.",
+        "start_s": "Seconds from launch to ready, summed over its starts.",
+        "stop_s": "Seconds that stopping took, summed over its starts.",
+        "failures": "How often it failed.",
+        "versions": "As its worker told.",
+    },
+    "Cell": {
+        "id": "A function of its settings, the same in every run.",
+        "settings": "Axis -> value, as asked for.",
+        "effective": "What the worker and the loads say that it really was.",
+        "engine_key": "Engines that it shares with other cells.",
+        "adapter": "Name of the connector's adapter.",
+        "attempt": "Attempt from which it is judged.",
+        "verdict": _VERDICT,
+        "reason": "Of the worst finding; null for a pass.",
+        "findings": "What speaks against it, causes first; empty for a pass.",
+        "first_generation": "Did the external reruns repeat the first answers? Null where there was none to compare.",
+        "hits": "External tokens, summed over the Sends that come from the connector.",
+        "oracle": "What its answers were held against, and by how much they differ.",
+        "ttft": "Time to first token.",
+        "blind": "Classes of fault that it can't see, and why.",
+        "fault": "The fault that was planted in it.",
+        "reproduce": "Command line that runs it again, from any folder.",
+    },
+    "Finding": {
+        "rule": "Rule of the judge that found it.",
+        "verdict": _VERDICT,
+        "reason": "One of the reasons in docs/report.md.",
+        "sentence": "The same in words.",
+        "evidence": "What was seen, by name.",
+    },
+    "Hits": {
+        "predicted": "As computed from the lengths, before anything was sent.",
+        "engine": "As vLLM counts them.",
+        "connector": "As the connector counts them.",
+    },
+    "Oracle": {
+        "kind": "Steps of what was compared: aligned, split_matched (both exact) or coarse.",
+        "tokens_equal": "Are all tokens equal?",
+        "max_logprob_diff": "Largest absolute difference of logprobs.",
+        "first_difference": "Where, and what was expected and found.",
+        "texts": "What both answers read before it, and each from there on.",
+    },
+    "Ttft": {
+        **_TIMES,
+        "server_cold_s": "cold_s by vLLM's own histogram.",
+        "server_external_s": "external_s by vLLM's own histogram.",
+        "speedup": f"{_SPEEDUP} Only of a cell that passed.",
+        "claimed_speedup": "What would have been claimed of a cell that did not pass.",
+        "no_speedup": "Why there is no speedup.",
+        "store_cost": _STORE_COST,
+        "by_length": "The same by prompt.",
+    },
+    "LengthTtft": {
+        **_TIMES,
+        "tokens": "Length of the prompt.",
+        "again_s": "From the connector once more.",
+        "speedup": _SPEEDUP,
+        "store_cost": _STORE_COST,
+    },
+    "LengthSpeed": {
+        **_TIMES,
+        "tokens": "Length of the prompts.",
+        "cells": "How many cells passed.",
+        "speedup": _SPEEDUP,
+        "store_cost": _STORE_COST,
+        "noise": "How much longer the same rerun took once more, as a share.",
+    },
+    "Figure": {
+        "median": "Of all values.",
+        "low": "Lower end of its 95 % interval; null of too few values.",
+        "high": "Upper end of it.",
+        "values": "How many.",
+    },
+    "Invalid": {"settings": "Axis -> value.", "why": "Why it can't run."},
+    "NotTried": {"scenario": "Its name.", "provokes": "What it provokes; empty where this version does not know it."},
+    "Summary": {
+        "verdict": f"The worst of all cells: {_VERDICT}",
+        "exit_code": "Of maru-e2e run and judge.",
+        "cells": "How many there are.",
+        "pass": "How many passed.",
+        "corrupt": "How many are corrupt.",
+        "inconclusive": "How many are inconclusive.",
+        "error": "How many ended in an error.",
+        "first_generation_identical": "In how many the rerun repeated the very first answers bit for bit.",
+    },
+}  # fmt: skip
