@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
@@ -12,7 +13,10 @@ from e2e import cli
 from e2e.base.errors import EXIT_CORRUPT, EXIT_ENGINE, EXIT_INCONCLUSIVE, EXIT_PASS
 from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.connectors.generic import load_generic
-from e2e.report import sentences
+from e2e.judge import judge
+from e2e.recording.journal import read
+from e2e.report import console, sentences
+from e2e.report.facts import facts
 
 _SCREEN = 45
 _CODES = {
@@ -36,6 +40,18 @@ def test_the_third_sentence_says_that_the_default_is_a_double():
 def test_the_first_output_is_explained_within_two_screens(page: str):
     lines = (ROOT / page).read_text().splitlines()
     assert next(n for n, line in enumerate(lines) if "**speed-up**" in line) <= 2 * _SCREEN + 5
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_the_first_output_is_what_its_recording_says(page: str):
+    events, stream = read(ROOT / "e2e" / "tests" / "recordings" / "golden" / "grid.jsonl.gz"), io.StringIO()
+    on = console.console(stream)
+    on.width = 160
+    console.show(facts(events), judge(events), on=on, directory=Path("results"))
+    (shown,) = [text for kind, text in Page(ROOT / page).blocks if text.startswith("cell ")]
+    lines = [line for line in shown.splitlines() if line and not line.startswith("...")]
+    assert len(lines) >= 4
+    assert set(lines) <= {line.rstrip() for line in stream.getvalue().splitlines()}
 
 
 @pytest.mark.parametrize("page", _PAGES)
