@@ -10,9 +10,10 @@ from fake import again, own, send
 
 from e2e.base.errors import SettingsError
 from e2e.base.program import Program, Site, Start, Stop, Text
+from e2e.chosen import with_faults
 from e2e.connectors.embedded import Embedded
 from e2e.fit import check_room, fitted
-from e2e.grid.cells import by_engine, expand, in_scenarios
+from e2e.grid.cells import Grid, by_engine, expand, in_scenarios
 from e2e.grid.selection import Selection
 from e2e.part import KeyPart
 from e2e.scenarios import table
@@ -59,6 +60,15 @@ def test_a_story_makes_cells_and_engine_keys_of_its_own(part):
     assert [cell.id for cell in told.cells] == [f"{rerun.cells[0].id}-scenario_told"]
     assert (rerun.programs[rerun.cells[0].id].scenario, told.program.scenario) == ("replay", "told")
     assert told.event(told.cells[0], attempt=1)["settings"]["scenario"] == "told"
+
+
+def test_a_score_of_all_plants_each_fault_where_it_is_to_be_seen_beside_its_clean_twin(part):
+    parts = part("replay", "crowd", "turns", faults=("bit_flip", "loads_exchanged", "overlap_not_waited"), once=True)
+    grid = with_faults(Grid(tuple(cell for each in parts for cell in each.cells)), parts, packed=True)
+    assert [(cell.get("scenario", "replay"), cell.get("fault")) for cell in grid.cells] == [
+        ("replay", None), ("crowd", None), ("replay", "bit_flip"), ("crowd", "loads_exchanged")
+    ]  # fmt: skip
+    assert {cell.cell.get("fault") for cell in grid.invalid} == {"overlap_not_waited"}, "no cell overlaps"
 
 
 def test_room_is_what_texts_and_answers_need_or_what_the_site_says(part):
