@@ -36,9 +36,9 @@ class Choice:
             old.asked += 1  # not asked: this target has shown no external hit so far
         pairs = [pair for pair in permutations(self.names, 2) if self.shared(*pair) and self._promises("cross", pair)]
         if pairs and self._turn % LOCAL_EVERY:
-            pair = pairs[self._turn % len(pairs)]
+            pair = pairs[self._turn // 2 % len(pairs)]  # each is asked lengths of both kinds
             return fresh("cross", stories.cross(*pair, tokens, units), tokens)
-        name = self.names[self._turn % len(self.names)]
+        name = self.names[self._turn // (LOCAL_EVERY if pairs else 1) % len(self.names)]
         return fresh("local", stories.local(name, tokens, units), tokens)
 
     def _promises(self, story: str, sites: tuple[str, ...]) -> bool:

@@ -18,7 +18,7 @@ from e2e.recording.journal import Journal, read
 
 RECORDING, CORRUPT = "recording.jsonl", "corrupt"
 #: What every probe of a segment is judged with.
-_OF_ALL = ("run.begin", "engine.start", "engine.config")
+OF_ALL = ("run.begin", "engine.start", "engine.config")
 
 
 class Segments:
@@ -44,7 +44,7 @@ class Segments:
 
     def forget(self) -> None:
         """Drops the events of earlier probes from memory, not from disk."""
-        self.events = [event for event in self.events if event.kind in _OF_ALL]
+        self.events = [event for event in self.events if event.kind in OF_ALL]
 
     @property
     def full(self) -> bool:
