@@ -74,7 +74,7 @@ LIVES = (
         ("zeros",), applies.always, kind="lifetime", scenarios=("replay", "preemption", "crowd")),
     FaultInfo("stored_unheld", "chunks are read four requests late, from blocks that nobody holds",
         "class B, a store reads blocks that are used again", ("not_written", "stale", "zeros", "unknown"),
-        applies.always, kind="lifetime", scenarios=("replay", "turns")),
+        applies.always, kind="lifetime", scenarios=("replay",)),
     FaultInfo("blocks_kept", "blocks of requests that have ended are not given back",
         "class B, a store that never reports its end", ("unknown",), applies.no_overlap, kind="lifetime",
         scenarios=("replay", "arms"), checks=("freed",)),
