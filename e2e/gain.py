@@ -116,7 +116,7 @@ def report(folder: Path, *, out: Path | None = None) -> int:
 
 
 class _Gain:
-    """What is compared is part when it is made, so that what can't be compared is refused before anything is
+    """What is compared is fixed when it is made, so that what can't be compared is refused before anything is
     written. ``adapters``: side -> adapter; both sides share one where an axis is compared. ``grid``: of side a."""
 
     grid: Grid

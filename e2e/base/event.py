@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 
+import e2e.base.kinds_arm
 import e2e.base.kinds_canary
-import e2e.base.kinds_gain  # noqa: F401
+import e2e.base.kinds_gain  # noqa: F401  (their kinds join the others)
 from e2e.base.errors import EngineError
 from e2e.base.kinds import ARMS, KINDS
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from e2e.base.kinds import Histogram, kind
+from e2e.base.kinds import kind
+from e2e.base.kinds_arm import Histogram
 
 
 @dataclass(frozen=True)

@@ -8,36 +8,25 @@ loads start first.
 
 from __future__ import annotations
 
-import logging
 import re
-import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 
 import torch
 
-from e2e.inside import faults, keys, placement
+from e2e.inside import faults, placement
 from e2e.inside.config import EmbeddedConfig, RequestSettings
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.loader import Job, Loader
-from e2e.inside.placement.base import new_staging, words
+from e2e.inside.placement.base import new_staging
 from e2e.inside.placement.index import Index
 from e2e.inside.pool import Pool
+from e2e.inside.rank import Rank
 from e2e.inside.scheduler_side import Answering, Load, Store
-from e2e.inside.storer import Storer
+from e2e.inside.stores import Stores
 
 #: Longest wait for one layer inside a forward, in seconds; past it the forward must not go on.
 LAYER_LIMIT_S = 60.0
-#: Requests whose stored keys are remembered while a fault is planted.
-_REMEMBERED = 64
-#: What ``Pool.put`` answers -> words for the log.
-WHY_NOT = {
-    "no_room": "the pool is full; set a larger maru_pool_size",
-    "lost": "the index is gone, or was emptied meanwhile",
-}
-log = logging.getLogger("vllm.maru_e2e.embedded")
 
 
 class WorkerSide:
@@ -48,55 +37,45 @@ class WorkerSide:
         """``layers``: vLLM layer name -> its paged tensor, in any order; index is the number in ``layers.<n>``."""
         names = sorted(layers, key=layer_number)
         self._number = {name: i for i, name in enumerate(names)}
-        self._layers = [layers[name] for name in names]
-        self._config, self._pool, self._block_size = config, pool, block_size
-        self._rank, self._ranks = rank, ranks
+        self._rank = Rank(
+            config=config, pool=pool, layers=[layers[name] for name in names], block_size=block_size, number=rank,
+            ranks=ranks,
+        )  # fmt: skip
+        self._layers, self._device, on_gpu = self._rank.layers, self._rank.device, self._rank.device.type == "cuda"
         # on a GPU, looking for negative slots would make it wait for the host, and there are none
-        self._index = Index(dense=self._device.type == "cuda")
-        self._placements = {"index": self._index}
+        index = Index(dense=on_gpu)
+        self._placements = {"index": index}
         self._around_placement: Callable[[], AbstractContextManager] = nullcontext
-        if self._device.type == "cuda":
+        if on_gpu:
             self._warm_up()
         self._loader = Loader(
             pool, self._layers, rank=rank, chunk_tokens=config.chunk_tokens, pace_s=config.pace_s,
             slow_s=config.slow_s, place=self._place,
         )  # fmt: skip
+        self._stores = Stores(self._rank, index)
         self._jobs: dict[str, Job] = {}
         self._invalid: set[int] = set()
-        self._stores: list[Store] = []
-        self._staged: dict[str, torch.Tensor] = {}
-        self._failed: set[str] = set()
-        self._closing = threading.Event()
-        self._storer = Storer(self._put) if config.async_store else None
         # while a fault is planted
-        self._late: list[tuple[int, Store, torch.Tensor]] = []
-        self._storing: dict[str, int] = {}
         self._freed: set[str] = set()
         self._placed: dict[str, list[int]] = {}
-        self._last_put: faults.Put | None = None
         self._loaded: dict[RequestSettings, list[int]] = {}
-        self._stored: deque[tuple[tuple[str, RequestSettings], dict[int, str]]] = deque(maxlen=_REMEMBERED)
-
-    @property
-    def _device(self) -> torch.device:
-        return self._layers[0].device
 
     # loads
 
     def start_loads(self, loads: list[Load]) -> None:
         for load in loads:
-            load.settings = load.settings.on_rank(self._rank)
+            load.settings = load.settings.on_rank(self._rank.number)
         tables = self._tables(loads)
         for load, table in zip(loads, tables, strict=True):
-            fault, scene = faults.get(load.settings.fault), self._scene(load.settings, first=load.first)
-            load.keys = fault.keys(load.keys, self._known(load), scene)
+            fault, scene = faults.get(load.settings.fault), self._rank.scene(load.settings, first=load.first)
+            load.keys = fault.keys(load.keys, self._stores.known(load), scene)
             job = Job(load, self._slots(load, table), len(self._layers), load.settings.overlap, scene, fault)
-            self._count({"loads_begun": 1}, load.settings)
+            self._rank.count({"loads_begun": 1}, load.settings)
             if load.settings.load == "sync":
                 self._loader.load_now(job)
                 self._end(job)
                 if job.failed:
-                    self._failed.add(load.request)
+                    self._stores.failed.add(load.request)
             else:
                 self._jobs[load.request] = job
                 self._loader.submit(job)
@@ -108,7 +87,7 @@ class WorkerSide:
         for settings in faulty:
             at = [number for number, load in enumerate(loads) if load.settings == settings]
             former = [self._placed.get(loads[number].request) for number in at]
-            fault, scene = faults.get(settings.fault), self._scene(settings)
+            fault, scene = faults.get(settings.fault), self._rank.scene(settings)
             found = fault.into([tables[number] for number in at], former, scene)
             for number, table in zip(at, found, strict=True):
                 tables[number] = table
@@ -118,7 +97,9 @@ class WorkerSide:
     def _slots(self, load: Load, table: list[int]) -> torch.Tensor:
         tokens = torch.arange(load.first, load.end, dtype=torch.int64)
         blocks = torch.tensor(table, dtype=torch.int64)
-        return (blocks[tokens // self._block_size] * self._block_size + tokens % self._block_size).to(self._device)
+        return (blocks[tokens // self._rank.block_size] * self._rank.block_size + tokens % self._rank.block_size).to(
+            self._device
+        )
 
     def _place(self, job: Job, staged: torch.Tensor, group: range) -> int:
         how, layers = self._placement(job.load.settings.placement), self._layers[group.start : group.stop]
@@ -127,14 +108,6 @@ class WorkerSide:
 
     def around_placement(self, around: Callable[[], AbstractContextManager] | None) -> None:
         self._around_placement = around or nullcontext
-
-    def _scene(self, settings: RequestSettings, *, first: int = 0) -> faults.Scene:
-        fired = partial(self._count, {f"fired:{settings.fault}": 1}, settings)
-        heads, tokens = (self._layers[0].logical.stride(axis) for axis in (3, 2))
-        return faults.Scene(
-            len(self._layers), self._block_size, self._config.chunk_tokens, fired, settings.placement, heads > tokens,
-            self._rank, self._ranks, first,
-        )  # fmt: skip
 
     def _placement(self, name: str):
         if name not in self._placements:
@@ -173,8 +146,8 @@ class WorkerSide:
     def answer(self, answering: list[Answering]) -> None:
         """Before the forward of a step; only planted faults have anything to do here."""
         for one in answering:
-            settings = one.settings.on_rank(self._rank)
-            fault, scene = faults.get(settings.fault), self._scene(settings)
+            settings = one.settings.on_rank(self._rank.number)
+            fault, scene = faults.get(settings.fault), self._rank.scene(settings)
             fault.answered(self._layers, one.blocks, one.prompt, one.token, scene)
 
     def free(self, requests: set[str]) -> None:
@@ -184,144 +157,19 @@ class WorkerSide:
     # stores
 
     def begin_stores(self, stores: list[Store]) -> None:
-        self._stores, self._staged = stores, {}
-        self._failed = set()
-        for store in stores:
-            store.settings = store.settings.on_rank(self._rank)
-            if store.settings.fault:
-                self._remember(store)
-        early = [store for store in stores if faults.get(store.settings.fault).stores_early]
-        for layer in range(len(self._layers) if early else 0):
-            self._save(early, layer)
-
-    def _remember(self, store: Store) -> None:
-        owner = (store.request, store.settings)
-        if not self._stored or self._stored[-1][0] != owner:
-            self._stored.append((owner, {}))
-        self._stored[-1][1][store.chunk] = store.key
-
-    def _known(self, load: Load) -> list[dict[int, str]]:
-        """Chunk number -> key, per prompt stored with these settings while a fault was planted, oldest first."""
-        return [table for (_, settings), table in self._stored if settings == load.settings]
+        self._stores.begin(stores)
 
     def save_layer(self, name: str) -> None:
-        """Copies this layer of the chunks that this step completes from the paged cache to the pool."""
-        layer = self._number[name]
-        late = [store for store in self._stores if not faults.get(store.settings.fault).stores_early]
-        self._save(late, layer)
-        for store in self._stores:
-            if store.settings.fault:
-                self._spoil(store, layer)
-
-    def _spoil(self, store: Store, layer: int) -> None:
-        fault, scene = faults.get(store.settings.fault), self._scene(store.settings)
-        kept = self._object(store, layer) if fault.stores_early else None
-        # it acted only if there was something else in the blocks before
-        if kept is not None and not torch.equal(words(kept), words(self._kv(store, layer).cpu())):
-            scene.fired()
-        fault.after_store(self._layers[layer], layer, store.blocks, scene)
-
-    def _save(self, stores: list[Store], layer: int) -> None:
-        for store in stores:
-            self._object(store, layer).copy_(self._kv(store, layer))
-
-    def _kv(self, store: Store, layer: int) -> torch.Tensor:
-        """[2, chunk, H, D] as it stands in the paged cache."""
-        layers, slots = [self._layers[layer]], self._block_slots(store.blocks)
-        if store.settings.fault:
-            scene = self._scene(store.settings)
-            slots = faults.get(store.settings.fault).gathered(slots, store.begun, store.generated, scene)
-        return self._index.gather(layers, slots, new_staging(layers, slots.numel()))[0]
-
-    def _object(self, store: Store, layer: int) -> torch.Tensor:
-        """The layer's share [2, chunk, H, D] of what will be stored of the chunk, as a view: on the host and this
-        process's alone until the step has ended, since its blocks may be another request's in the next one."""
-        one, layers, chunkwise = self._layers[0], len(self._layers), store.settings.storage_format == "chunkwise"
-        if store.key not in self._staged:  # a chunk's object is in Maru's order [2, L, chunk, H, D]
-            lead = (2, layers) if chunkwise else (layers, 2)
-            self._staged[store.key] = torch.empty(
-                (*lead, self._config.chunk_tokens, one.heads, one.head_size), dtype=one.dtype
-            )
-        staged = self._staged[store.key]
-        return staged[:, layer] if chunkwise else staged[layer]
-
-    def _block_slots(self, blocks: list[int]) -> torch.Tensor:
-        first = torch.tensor(blocks, dtype=torch.int64)[:, None] * self._block_size
-        return (first + torch.arange(self._block_size)).flatten().to(self._device)
+        self._stores.save_layer(self._number[name])
 
     def end_step(self) -> None:
-        """Stores what this step completed, or has it stored, and journals the loads that ended."""
-        for store in self._stores:
-            if store.request in self._failed:  # what this step computed, it computed from what was not there
-                continue
-            if late := faults.get(store.settings.fault).stores_late:
-                number = self._storing.setdefault(store.request, len(self._storing))
-                self._late.append((number + late, store, self._staged[store.key]))
-            else:
-                self._hand_over(store, self._staged[store.key])
-        self._stores, self._staged = [], {}
-        self._store_late()
+        """Stores what this step completed, and journals the loads that ended."""
+        self._stores.end_step()
         for job in self._jobs.values():
             if job.seen_by_forward:
                 job.awaited.set()
             if job.seen_by_forward and job.finished:
                 self._end(job)
-
-    def _hand_over(self, store: Store, staged: torch.Tensor) -> None:
-        if self._storer:
-            self._storer.submit(store, staged)
-        else:
-            self._put(store, staged)
-
-    def _store_late(self) -> None:
-        """A planted fault reads blocks some requests after it should have, when they may be somebody else's."""
-        due = [(store, right) for number, store, right in self._late if number < len(self._storing)]
-        self._late = [one for one in self._late if one[0] >= len(self._storing)]
-        for store, right in due:
-            for layer in range(len(self._layers)):
-                self._save([store], layer)
-            read = self._staged.pop(store.key)
-            if not torch.equal(words(read), words(right)):
-                self._scene(store.settings).fired()
-            self._hand_over(store, read)
-
-    def _put(self, store: Store, staged: torch.Tensor) -> None:
-        group, layerwise = f"{store.key}@{self._rank}", store.settings.storage_format == "layerwise"
-        kv = staged if layerwise else staged.transpose(0, 1)
-        if faults.get(store.settings.fault).reads_when_stored:
-            self._read_again(store, kv)
-        faults.get(store.settings.fault).stored(store.key, kv, self._scene(store.settings))
-        names = keys.object_names(group, store.settings.storage_format, len(self._layers))
-        self._count({"stores_begun": 1}, store.settings)
-        objects, evicted = list(zip(names, list(staged) if layerwise else [staged], strict=True)), []
-        early = faults.get(store.settings.fault).announces_early
-        if early:
-            self._scene(store.settings).fired()
-        why = self._pool.put(group, store.tag, objects, evicted=evicted, pause=self._take_time, early=early)
-        if store.settings.fault:
-            one = faults.Put(group, store.tag, objects, why, evicted, store.chunk == 0)
-            why = faults.get(store.settings.fault).after_put(
-                self._pool, one, self._last_put, self._scene(store.settings)
-            )
-            self._last_put = self._last_put if why else one
-        if why:
-            log.warning("Chunk %d of %s is not stored: %s.", store.chunk, store.request, WHY_NOT[why])
-            self._count({"store_failures": 1, why: 1}, store.settings)
-        else:
-            self._count({"stored_chunks": 1, "stored_bytes": staged.nbytes}, store.settings)
-
-    def _read_again(self, store: Store, kv: torch.Tensor) -> None:
-        """A planted fault reads what lies in a chunk's blocks by now into ``kv`` [L, 2, chunk, H, D]."""
-        self._take_time()
-        right = kv.clone()
-        for layer in range(len(self._layers)):
-            kv[layer].copy_(self._kv(store, layer))
-        if not torch.equal(words(kv), words(right)):
-            self._scene(store.settings).fired()
-
-    def _take_time(self) -> None:
-        if self._storer and self._config.slow_s:
-            self._closing.wait(self._config.slow_s)
 
     def _end(self, job: Job) -> None:
         """Counts and journals a load that has ended, once, and marks its blocks if it failed."""
@@ -331,17 +179,17 @@ class WorkerSide:
         load, one = job.load, self._layers[0]
         tokens = load.end - load.first
         size = tokens * job.layers * 2 * one.heads * one.head_size * one.dtype.itemsize
-        blocks = load.blocks[load.first // self._block_size : -(-load.end // self._block_size)]
+        blocks = load.blocks[load.first // self._rank.block_size : -(-load.end // self._rank.block_size)]
         if job.failed:
             self._invalid |= {*job.fault.invalid(blocks, job.scene)}
         elif load.settings.fault:
             before, self._loaded[load.settings] = self._loaded.get(load.settings, []), blocks
             job.fault.after_load(self._layers, blocks, before, job.scene)
-        self._count(
+        self._rank.count(
             {"load_failures": 1} if job.failed else {"loads": 1, "loaded_bytes": size, "places": job.places},
             load.settings,
         )
-        self._pool.evidence.journal_load(
+        self._rank.pool.evidence.journal_load(
             {
                 "request": load.request, "cell": load.settings.cell, "tokens": tokens, "layers": job.layers,
                 "storage_format": load.settings.storage_format, "placement": load.settings.placement,
@@ -353,16 +201,13 @@ class WorkerSide:
             }
         )  # fmt: skip
 
-    def _count(self, values: dict[str, int], settings) -> None:
-        self._pool.evidence.count(values, storage_format=settings.storage_format, placement=settings.placement)
-
     # reports
 
     def finished(self, finished_requests: set[str]) -> tuple[set[str], set[str]]:
         """(sent, received). A request that ended keeps its blocks until its overlapped load has: then it is "sent"."""
         sent, received = self._freed, set()
         self._freed = set()
-        self._met_stores(finished_requests)
+        self._stores.met(finished_requests)
         for request, job in list(self._jobs.items()):
             if request in finished_requests:
                 job.orphaned = True
@@ -383,20 +228,13 @@ class WorkerSide:
                 del self._jobs[request]
         return sent, received
 
-    def _met_stores(self, finished_requests: set[str]) -> None:
-        met = [request for request in finished_requests if self._storer and self._storer.busy_for(request)]
-        if met:
-            self._pool.evidence.count({"stores_after_end": len(met)})
-
     def invalid_blocks(self) -> set[int]:
         invalid, self._invalid = self._invalid, set()
         return invalid
 
     def close(self) -> None:
-        self._closing.set()
         self._loader.close()
-        if self._storer:
-            self._storer.close()
+        self._stores.close()
 
 
 def layer_number(name: str) -> tuple[int, str]:

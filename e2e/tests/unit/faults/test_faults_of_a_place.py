@@ -107,7 +107,7 @@ def test_a_store_that_reads_when_it_comes_to_it_does_no_harm_before_its_blocks_a
     def given_to_others() -> None:
         rig.layers["model.layers.2.attn"].logical[COLD] = 0.0
 
-    rig.worker._take_time = given_to_others
+    rig.worker._stores._take_time = given_to_others
     computed = rig.compute("late", COLD, 3)
     read = rig.load("late", WARM)
     assert [layer for layer in range(LAYERS) if not torch.equal(read[layer], computed[layer])] == [2]
