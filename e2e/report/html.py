@@ -10,6 +10,7 @@ from functools import cache
 from itertools import groupby
 
 from jinja2 import Environment, PackageLoader
+from jinja2.environment import TemplateModule
 from markupsafe import Markup
 
 from e2e.base.exhibit import RIGHT, UNREAD, WRONG
@@ -19,26 +20,17 @@ from e2e.report.escape import visible
 #: Bytes of a page; what a fold says is left out before a page grows beyond.
 LIMIT = 1_900_000
 LEFT_OUT = Paragraph("Left out, so that the page stays small; report.json and the recording have it.")
-#: Rows of a table, entries of a list and characters of one text that a page shows.
-ROWS, CHARACTERS = 1500, 20_000
+#: Rows of a table and entries of a list that a page shows, at first and where that is too much; characters of a text.
+ROWS, CHARACTERS = (1500, 300, 60), 20_000
 _SIGNS = {RIGHT: "right", WRONG: "wrong", UNREAD: "unread"}
 
 
 def render(page: Page) -> str:
     """``page`` begins with its title, a Heading."""
     title = next((block.text for block in page if isinstance(block, Heading)), "maru-e2e")
-    parts = [(block, _shown(block)) for block in page]
-    total = sum(len(text.encode()) for _, text in parts)
-    folds = [number for number, block in enumerate(page) if isinstance(block, Fold)]
-    for number in sorted(folds, key=lambda number: (page[number].spare, number), reverse=True):
-        if total <= LIMIT:
-            break
-        least = replace(page[number], blocks=[LEFT_OUT], open=False)
-        total += len(_shown(least).encode()) - len(parts[number][1].encode())
-        parts[number] = least, _shown(least)
+    body = Markup("\n").join(_fitting(page))
     style = _style()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    body = Markup("\n").join(text for _, text in parts)
     return (
         _environment()
         .get_template("page.html")
@@ -46,8 +38,30 @@ def render(page: Page) -> str:
     )
 
 
-def _shown(block: PageBlock) -> Markup:
-    return Markup(_environment().get_template("blocks.html").module.show(block).strip())
+def _fitting(page: Page) -> list[Markup]:
+    """What is folded away goes first where it is too much, then what is long."""
+    for rows in ROWS:
+        parts = [_shown(block, rows) for block in page]
+        total = sum(len(part.encode()) for part in parts)
+        folds = [number for number, block in enumerate(page) if isinstance(block, Fold)]
+        for number in sorted(folds, key=lambda number: (page[number].spare, number), reverse=True):
+            if total <= LIMIT:
+                return parts
+            less = _shown(replace(page[number], blocks=[LEFT_OUT], open=False), rows)
+            total += len(less.encode()) - len(parts[number].encode())
+            parts[number] = less
+        if total <= LIMIT:
+            break
+    return parts
+
+
+def _shown(block: PageBlock, rows: int) -> Markup:
+    return Markup(_blocks(rows).show(block).strip())
+
+
+@cache
+def _blocks(rows: int) -> TemplateModule:
+    return _environment().get_template("blocks.html").make_module({"ROWS": rows})
 
 
 @cache
@@ -57,7 +71,6 @@ def _environment() -> Environment:
         finalize=_harmless, keep_trailing_newline=True,
     )  # fmt: skip
     made.filters.update(kind=lambda value: type(value).__name__, verdict=_verdict, paths=_paths, data_url=_data_url)
-    made.globals.update(ROWS=ROWS)
     return made
 
 

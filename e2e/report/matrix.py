@@ -15,7 +15,7 @@ _OF_STORY = ("scenario", "fault", "round")
 
 
 def matrix(cells: Sequence[CellJudgement], anchors: Mapping[str, str]) -> Matrix:
-    """``anchors``: cell id -> where the cell stands on the page. Two cells in one place show the worst."""
+    """``anchors``: cell id -> where it stands on the page, of those that do. Two cells in one place show the worst."""
     axes = _telling(cells)
     down, across = _split(axes, cells)
     columns = list(dict.fromkeys(_key(cell, across) for cell in cells))
@@ -50,8 +50,9 @@ def _split(axes: Sequence[str], cells: Sequence[CellJudgement]) -> tuple[list[st
     down, across = list(axes), list[str]()
     while len(down) > 1 and down[-1] not in _OF_STORY and _count(cells, [down[-1], *across]) <= COLUMNS:
         across.insert(0, down.pop())
-    if "fault" in down and not across:
-        down, across = ["fault"], [axis for axis in axes if axis != "fault"]
+    places = [axis for axis in axes if axis != "fault"]
+    if len(places) < len(axes) and not across and _count(cells, places) <= COLUMNS:
+        return ["fault"], places
     return down, across
 
 
@@ -76,4 +77,4 @@ def _words(key: Sequence[str], axes: Sequence[str]) -> str:
 
 
 def _tile(cell: CellJudgement | None, anchors: Mapping[str, str]) -> Tile | None:
-    return None if cell is None else Tile(Judged(cell.verdict.value), f"#{anchors[cell.id]}")
+    return None if cell is None else Tile(Judged(cell.verdict.value), anchors.get(cell.id, ""))

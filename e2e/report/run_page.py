@@ -36,14 +36,15 @@ from e2e.report.sentences import sentence, verdict_text
 
 #: Steps, requests of a step, and maps of one cell that are shown; those that are wrong come first.
 STEPS, REQUESTS, MAPS = 60, 12, 12
-#: Cells that did not pass and stand open at once.
-OPEN = 3
+#: Cells that have a section, those that did not pass first; and of those the ones that stand open.
+CELLS, OPEN = 1000, 3
 _TIMED = {(False, COLD): "without connector, cold", (True, COLD): "cold", (True, LOCAL): "local",
           (True, EXTERNAL): "external"}  # fmt: skip
 
 
 def page(facts: RunFacts, judgement: Judgement) -> Page:
-    anchors = {cell.id: f"cell-{number}" for number, cell in enumerate(judgement.cells, 1)}
+    first = sorted(judgement.cells, key=lambda cell: cell.verdict is Verdict.PASS)[:CELLS]
+    anchors = {cell.id: f"#cell-{number}" for number, cell in enumerate(first, 1)}
     return [
         *top(facts, judgement), *_matrix(judgement, anchors), *_wrong(facts, judgement, anchors),
         Heading("Figures"), *figures(judgement), *_plot(facts, judgement),
@@ -71,7 +72,7 @@ def _cause(cause: Cause, anchors: Mapping[str, str]) -> Iterator[PageBlock]:
         yield Paragraph(f"The log of {name} is {log.path or 'not known'}." + (" Its last lines:" if log.tail else ""))
         if log.tail:
             yield Lines(last_lines(log))
-    yield Items([Link(cell.id, f"#{anchors[cell.id]}") for cell in cause.cells])
+    yield Items([Link(cell.id, anchors.get(cell.id, "")) for cell in cause.cells])
 
 
 def _plot(facts: RunFacts, judgement: Judgement) -> Iterator[PageBlock]:
@@ -104,12 +105,14 @@ def _cells(facts: RunFacts, judgement: Judgement, anchors: Mapping[str, str]) ->
     yield Heading("Each cell")
     if not facts.exhibits:
         yield Paragraph("What each verdict rests on is written once the run has ended, or by maru-e2e judge.")
+    if (left := len(judgement.cells) - len(anchors)) > 0:
+        yield Paragraph(f"{count(left, 'cell')} have no section of their own; report.json has all of them.")
     opened = 0
-    for cell in judgement.cells:
+    for cell in (cell for cell in judgement.cells if cell.id in anchors):
         passed = cell.verdict is Verdict.PASS
         opened += not passed
         yield Fold(
-            cell.id, [*_cell(cell, facts)], Judged(verdict_text(cell)), anchors[cell.id],
+            cell.id, [*_cell(cell, facts)], Judged(verdict_text(cell)), anchors[cell.id].removeprefix("#"),
             open=not passed and opened <= OPEN, spare=1 + passed,
         )  # fmt: skip
 
@@ -154,7 +157,7 @@ def _parting(cell: CellJudgement, exhibit: Exhibit) -> Iterator[PageBlock]:
 def _side(chosen: Chosen | None) -> tuple[str, str, str]:
     if chosen is None:
         return "(ended)", NONE, NONE
-    top = ", ".join(map(_choice, chosen.top)) or NONE
+    top = "\n".join(map(_choice, chosen.top)) or NONE
     return Code(_token(str(chosen.token), chosen.text)), _logprob(chosen.logprob), Code(top)
 
 
@@ -173,7 +176,7 @@ def _logprob(value: float | None) -> str:
 def _maps(maps: Sequence[KvMap]) -> Iterator[PageBlock]:
     if not maps:
         return
-    yield Heading("KV by layer (down) and block (across): pale is right, red wrong, grey not read", level=3)
+    yield Heading("KV by layer (down) and block (across): green is right, red wrong, grey not read", level=3)
     shown = sorted(maps, key=lambda each: not each.wrong)[:MAPS]
     yield from (KvPicture(each.layers, _told(each)) for each in shown)
     if rest_of := len(maps) - len(shown):

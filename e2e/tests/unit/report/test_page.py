@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -120,3 +121,14 @@ def test_a_page_that_would_grow_too_large_leaves_out_what_passed_first():
     assert all(kept[n] for n in range(0, 24, 2))
     assert not any(kept[9::2])
     assert kept.count(False) < 12
+
+
+def test_a_run_of_thousands_of_cells_still_makes_a_small_page():
+    events, judgement, shown = recorded("golden/faults-kernel")
+    many, exhibited = [], {}
+    for number in range(2000):
+        cell = judgement.cells[number % len(judgement.cells)]
+        many.append(replace(cell, id=f"{cell.id}-{number}", settings={**cell.settings, "round": number}))
+        exhibited[many[-1].id, cell.attempt] = shown[cell.id, cell.attempt]
+    text = html.render(run_page.page(facts(events, exhibited), Judgement(tuple(many))))
+    assert "1000 cells have no section of their own" in assert_self_contained(text).text()
