@@ -11,6 +11,8 @@ from e2e.scenarios.sized import Scenario, Sized
 REQUESTS = 8
 #: Requests of the second round come within so many seconds: some steps load while others are answered.
 SPREAD_S = 1.0
+#: Output tokens of those that come together: the first is still answered when the next has been loaded.
+BESIDE = 32
 
 
 class Crowd(Scenario):
@@ -22,7 +24,7 @@ class Crowd(Scenario):
         story = Opening(cell, tuple(map(Text, islice(cycle(cell.lengths), REQUESTS))))
         # loads between steps end one by one
         at_one = (Happened("reads_in_one_step", 2),) if cell.settings.get("load", "sync") == "sync" else ()
-        together = story.again("together", Happened("batch", 2), *at_one, at_once=REQUESTS)
+        together = story.again("together", Happened("batch", 2), *at_one, at_once=REQUESTS, answer=BESIDE)
         spread = story.again("spread", at_once=REQUESTS, spread_s=SPREAD_S)
         looks = story.afterwards("together_afterwards"), story.afterwards("spread_afterwards")
         warm = story.again("warm", Like(story.like))
