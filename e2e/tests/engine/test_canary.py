@@ -74,8 +74,12 @@ class Canary:
             families = text_string_to_metric_families(page.read().decode())
             return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
 
-    def total(self, name: str) -> float:
-        return sum(value for key, value in self.metrics().items() if key[0] == f"maru_canary_{name}_total")
+    def total(self, name: str, *labels: str) -> float:
+        metrics = self.metrics().items()
+        return sum(value for key, value in metrics if key[0] == f"maru_canary_{name}_total" and {*labels} <= {*key})
+
+    def costs(self) -> str:
+        return f"{self.total('tokens'):.0f} tokens spent, {self.total('stored_tokens'):.0f} stored"
 
     def until(self, name: str, least: float, limit_s: float) -> float:
         """Seconds until a counter had risen so far; the limit where it did not."""
@@ -87,6 +91,12 @@ class Canary:
     def end(self) -> int:
         self.process.terminate()
         return self.process.wait(30)
+
+
+def loads_of(coverage: str) -> int:
+    """Of all pairs, in the table of coverage.txt."""
+    rows = [line.split("  ") for line in coverage.splitlines() if line.startswith("cross")]
+    return sum(int([cell for cell in row if cell.strip()][3]) for row in rows)
 
 
 @contextmanager
@@ -135,22 +145,26 @@ def two(engine, tmp_path):
 
 def test_quiet_while_all_is_well_and_loud_within_the_stated_probes_once_it_is_not(two, tmp_path):
     one, other, flag = two
+    out = tmp_path / "out"
     words = ("--share", "100%", "--tokens-a-minute", "1000000", "--store-tokens", "1000000", "--longest", "800")
     with users(one, other) as used:
-        canary = Canary(one.url, other.url, out=tmp_path / "out", words=words)
+        canary = Canary(one.url, other.url, out=out, words=words)
         try:
             clean_s = canary.until("loads", CLEAN, LIMIT_S)
-            assert canary.total("loads") >= CLEAN, (canary.metrics(), canary.said)
-            assert canary.total("corrupt") == 0, canary.said
-            exact = sum(
-                v for key, v in canary.metrics().items() if key[0] == "maru_canary_loads_total" and "exact" in key
-            )
+            before, exact = canary.total("loads"), canary.total("loads", "exact")
+            assert before >= CLEAN, (canary.metrics(), canary.said)
+            assert canary.total("corrupt") == canary.total("probes", "unconfirmed") == 0, canary.said
+            canary.process.kill()
+            canary = Canary(one.url, other.url, out=out, words=words)
+            canary.until("loads", 1, LIMIT_S)
+            assert canary.total("corrupt") == 0
+            assert loads_of((out / "coverage.txt").read_text()) > before, "it goes on where it was killed"
             before = canary.total("loads")
             flag.touch()
             took_s = canary.until("corrupt", 1, LIMIT_S)
             loads = canary.total("loads") - before
-            print(f"{clean_s:.0f} s for {before:.0f} clean loads, {exact:.0f} of them exact")
-            print(f"alert after {took_s:.0f} s, {loads:.0f} loads")
+            print(f"{clean_s:.0f} s for {CLEAN} clean loads, {exact:.0f} of them exact")
+            print(f"alert after {took_s:.0f} s, {loads:.0f} loads; users: {dict(used)}; {canary.costs()}")
             assert canary.total("corrupt") >= 1, (canary.metrics(), canary.said)
             # by n probes it is seen with 95 %; thrice as many leave one miss in 8,000
             assert loads <= 3 * needed(SHARE)
@@ -159,14 +173,9 @@ def test_quiet_while_all_is_well_and_loud_within_the_stated_probes_once_it_is_no
     assert used["answered"] > 5
     assert not used["failed"]
     assert code == 1, canary.said
-    (marked,) = [path.parent for path in (tmp_path / "out").glob("*/corrupt")][:1]
-    judged = subprocess.run(
-        [sys.executable, "-m", "e2e.cli", "judge", str(marked)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    marked = next((tmp_path / "out").glob("*/corrupt")).parent
+    words = [sys.executable, "-m", "e2e.cli", "judge", str(marked)]
+    judged = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert judged.returncode == 1, judged.stdout + judged.stderr
     cells = json.loads((marked / "report.json").read_text())["cells"]
     assert any(cell["verdict"] == "corrupt" for cell in cells)
