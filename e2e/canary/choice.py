@@ -33,7 +33,7 @@ class Choice:
             name = self.names[old.asked % len(self.names)]
             if self._promises("later", (name,)):
                 return of_old("later", stories.later(name, old.tokens, units), old)
-            old.asked += 1  # not asked: this target has shown no external hit so far
+            self.memory.passed(old)  # nobody who was ever seen to load it
         pairs = [pair for pair in permutations(self.names, 2) if self.shared(*pair) and self._promises("cross", pair)]
         if pairs and self._turn % LOCAL_EVERY:
             pair = pairs[self._turn // 2 % len(pairs)]  # each is asked lengths of both kinds

@@ -12,13 +12,13 @@ from e2e.canary.stories import Units
 
 #: When an object is asked for again, in seconds after it was stored.
 AGES = (120.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
-#: Objects that are remembered, pairs of answers whose noise is, and as many as tell it; secrets of others.
-OBJECTS, NOISES, ENOUGH, SECRETS = 64, 200, 5, 20
+#: Objects that wait for each of these ages; pairs of answers whose noise is known, and as many as tell it; secrets.
+WAITING, NOISES, ENOUGH, SECRETS = 8, 200, 5, 20
 #: Probes of one kind that were seen, and that what is detectable is reckoned from.
 RECENT_S = 24 * 3600.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Object:
     """What a probe stored: enough to make its text again, and to ask for it. ``due_s``: Unix time of the next time."""
 
@@ -55,7 +55,7 @@ class Memory:
 
     given: Units
     number: int = 0
-    objects: deque[Object] = field(default_factory=lambda: deque(maxlen=OBJECTS))
+    objects: list[Object] = field(default_factory=list)
     by: dict[tuple[str, tuple[str, ...]], Seen] = field(default_factory=dict)
     reasons: Counter[str] = field(default_factory=Counter)
     secrets: deque[str] = field(default_factory=lambda: deque(maxlen=SECRETS))
@@ -96,12 +96,22 @@ class Memory:
 
     def _object(self, data: Mapping, sites: tuple[str, ...]) -> None:
         if old := data.get("of"):
-            for each in self.objects:
-                each.asked += each.nonce == old
+            for each in [each for each in self.objects if each.nonce == old]:
+                self.passed(each)
         elif data["verdict"] in ("pass", "inconclusive") and data["story"] in ("cross", "local"):
-            self.objects.append(
-                Object(str(data["nonce"]), str(data["salt"]), int(data["stored"]), sites[0], float(data["wall_s"]))
-            )
+            stored_s, tokens = float(data["wall_s"]), int(data["stored"])
+            self._waits(Object(str(data["nonce"]), str(data["salt"]), tokens, sites[0], stored_s))
+
+    def passed(self, old: Object) -> None:
+        """It has been asked for at this age, or nobody can be; it waits for the next one."""
+        self.objects.remove(old)
+        self._waits(replace(old, asked=old.asked + 1))
+
+    def _waits(self, new: Object) -> None:
+        """Of each age a few do: those in front keep their place, or none would ever grow old."""
+        beside = sum(each.asked == new.asked for each in self.objects)
+        if new.due_s is not None and beside < WAITING:
+            self.objects.append(new)
 
     def units(self) -> Units:
         """As given, but for the chunk where what was served tells it."""
@@ -114,8 +124,7 @@ class Memory:
 
     def due(self, now_s: float) -> Object | None:
         """What is to be asked for again, the longest overdue first."""
-        waiting = [each for each in self.objects if each.due_s is not None and each.due_s <= now_s]
-        return min(waiting, key=lambda each: each.due_s, default=None)
+        return min((each for each in self.objects if each.due_s <= now_s), key=lambda each: each.due_s, default=None)
 
     def recent(self, now_s: float) -> tuple[int, float | None]:
         """(loads that were seen in a day, seconds from one to the next)."""

@@ -92,9 +92,8 @@ class Watch:
         try:
             now = target.look(now_s)
             if target.identity is None:
-                before = target.identity
                 target.ask()
-                if before != target.identity and self.prober.segments.events:
+                if self.prober.segments.events:
                     self.prober.renew()
         except EngineError as error:
             self._trouble(target, error, now_s)
@@ -169,8 +168,8 @@ class Watch:
         if outcome.verdict in ("corrupt", "unconfirmed"):
             self.say(f"{outcome.verdict}: probe {outcome.id} of {' -> '.join(probe.sites)}: {outcome.reason}")
         for target in (self.prober.targets[name] for name in probe.sites):
+            target.pauses.well()
             if outcome.verdict == "pass":
-                target.pauses.well()
                 self.exported.success.labels(target.name).set_to_current_time()
         for name, source in (outcome.seen.sources if outcome.seen else {}).items():
             target = self.prober.targets[source.site]

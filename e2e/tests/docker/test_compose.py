@@ -18,6 +18,7 @@ OVERRIDES = {
     "plain": (),
     "engine": ("--profile", "engine"),
     "build": ("--profile", "build"),
+    "canary": ("--profile", "canary"),
     "gpu": ("-f", "compose.yaml", "-f", "docker/compose.gpu.yaml"),
     "maru": MARU,
     "maru-servers": SERVERS,

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from e2e.base.errors import UsageError
-from e2e.canary.memory import AGES, ENOUGH, Memory
+from e2e.canary.memory import AGES, ENOUGH, WAITING, Memory
 from e2e.canary.segments import CORRUPT, Segments
 from e2e.canary.stories import Units
 from e2e.recording.journal import read
@@ -102,8 +102,17 @@ class TestMemory:
         assert (old.nonce, old.home, old.tokens) == ("n", "a", 257)
         took(story="later", sites=["b"], nonce="n", of="n", age_s=AGES[0], wall_s=1200.0)
         assert memory.due(1000 + AGES[1] - 1) is None
-        assert memory.due(1000 + AGES[1]) is old
+        assert memory.due(1000 + AGES[1]).nonce == "n"
         assert memory.by["later", ("b",)].ages == {AGES[0]}
+
+    def test_a_few_of_each_age_wait_so_that_some_grow_old(self, took):
+        for number in range(3 * WAITING):
+            memory = took(nonce=str(number), wall_s=1000.0 + number)
+        assert [each.nonce for each in memory.objects] == [str(number) for number in range(WAITING)]
+        for number in range(WAITING):
+            took(story="later", sites=["b"], nonce=str(number), of=str(number), age_s=AGES[0])
+        assert {each.asked for each in memory.objects} == {1}
+        assert took(nonce="new").objects[-1].asked == 0
 
     def test_what_saw_nothing_is_counted_by_reason_and_is_no_load(self, took):
         took(verdict="inconclusive", reason="no_hit", saw="nothing")
