@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 
 from e2e.attempt import machine, versions
+from e2e.base import redact
 from e2e.base.errors import EXIT_CORRUPT, EXIT_INCONCLUSIVE, EXIT_PASS, Stopped, UsageError
 from e2e.canary import odds
 from e2e.canary.budget import Bucket, Pauses, Share
@@ -25,6 +26,7 @@ from e2e.canary.target import Target
 from e2e.canary.watch import Watch
 from e2e.replay.client import EngineClient
 from e2e.replay.prompts import documents
+from e2e.report.escape import one_line
 from e2e.settings.commands import CanaryFlags
 from e2e.settings.world import program, secrets_beside
 
@@ -96,8 +98,17 @@ def watch_of(flags: CanaryFlags, segments: Segments, memory: Memory) -> Watch:
     choice = Choice([*targets], Lengths(min(LEAST, flags.longest), flags.longest), memory, shared)
     return Watch(
         [*targets.values()], prober, choice, Exported(targets.values()), flags.out, flags.max_tokens,
-        seconds=flags.for_s, probes=flags.probes,
+        seconds=flags.for_s, probes=flags.probes, say=_saying(secrets_beside(flags.key or "")),
     )  # fmt: skip
+
+
+def _saying(hidden: frozenset[str]) -> Callable[[str], None]:
+    """One line to whoever looks on, whatever a target brought into it."""
+
+    def say(text: str) -> None:
+        print(redact.without(one_line(text), hidden), file=sys.stderr, flush=True)
+
+    return say
 
 
 def named(urls: tuple[str, ...]) -> Mapping[str, str]:

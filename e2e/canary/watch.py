@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -35,9 +34,9 @@ class Watch:
     exported: Exported
     out: Path
     answer: int
+    say: Callable[[str], None]
     seconds: float | None = None
     probes: int | None = None
-    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
     random: random.Random = field(default_factory=random.Random)
     _looked_s: dict[str, float] = field(default_factory=dict)
     _restarts: dict[str, int] = field(default_factory=dict)

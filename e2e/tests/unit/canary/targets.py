@@ -56,7 +56,8 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.close()
             return
         if isinstance(answer, int):
-            self.send(answer, b'{"error":{"message":"no <b>way</b>"}}')
+            said = f"no\x1b[2J <b>way</b>\r\nfor {self.headers.get('Authorization')}"
+            self.send(answer, json.dumps({"error": {"message": said}}).encode())
             return
         self.send(200, answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 

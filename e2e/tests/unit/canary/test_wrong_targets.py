@@ -48,12 +48,10 @@ def turned(address: str, role: str, folder, words, turns: int = 3):
     begin = {"command": [], "versions": {}, "machine": {}, "settings": {}, "wall_time": ""}
     segments = Segments(folder, keeps=1 << 20, begin=lambda: begin, secrets=frozenset({KEY}))
     watch = watch_of(flags, segments, memory)
-    said: list[str] = []
-    watch.say = said.append
     with closing(segments):
         for turn in range(turns):
             watch.turn(3600.0 * turn)
-    return watch, memory, said
+    return watch, memory
 
 
 def samples(watch, name: str) -> dict[tuple[str, ...], float]:
@@ -62,34 +60,36 @@ def samples(watch, name: str) -> dict[tuple[str, ...], float]:
 
 
 @pytest.mark.parametrize("role", [*ROLES, *LOOKS])
-def test_it_is_named_counted_and_left_alone(address, words, role, tmp_path):
-    watch, memory, said = turned(address, role, tmp_path, words)
+def test_it_is_named_counted_and_left_alone(address, words, role, tmp_path, capfd):
+    watch, memory = turned(address, role, tmp_path, words)
     reason = REASONS.get(role, f"http_{role}")
     assert {*memory.reasons} == {reason}
     assert {key[2:] for key in samples(watch, "probes_total")} == {("error", reason)}
     assert samples(watch, "corrupt_total") == {("a",): 0}
     assert samples(watch, "last_load_timestamp_seconds") == {("a",): 0}
-    assert len(said) == 1, "once, not again and again"
-    assert "left alone for" in said[0]
+    (said,) = capfd.readouterr().err.splitlines()  # once, not again and again
+    assert "left alone for" in said
+    assert said.isprintable()
+    assert KEY not in said
     assert not watch.targets[0].pauses.over(3600.0 * 2 + 1)
     for path in tmp_path.glob("*/recording.jsonl"):
         assert KEY not in path.read_text()
         assert all(cell.verdict.value in ("error", "inconclusive") for cell in judge(read(path)).cells)
 
 
-def test_nobody_there(words, tmp_path):
-    watch, memory, said = turned("http://127.0.0.1:1", "x", tmp_path, words)
+def test_nobody_there(words, tmp_path, capfd):
+    watch, memory = turned("http://127.0.0.1:1", "x", tmp_path, words)
     assert {*memory.reasons} == {"unreachable"}
-    assert "Nothing answers" in said[0]
+    assert "Nothing answers" in capfd.readouterr().err
     assert watch.targets[0].restarts == 0
 
 
-def test_a_busy_engine_is_not_asked(address, words, tmp_path):
-    watch, memory, said = turned(address, "busy", tmp_path, words)
+def test_a_busy_engine_is_not_asked(address, words, tmp_path, capfd):
+    watch, memory = turned(address, "busy", tmp_path, words)
     assert samples(watch, "waits_total")["a", "busy"] >= 2
     assert not samples(watch, "probes_total")
     assert not memory.reasons
-    assert not said
+    assert not capfd.readouterr().err
 
 
 def test_the_command_says_that_nothing_was_seen(address, words, tmp_path, capfd):
