@@ -99,7 +99,7 @@ class Histogram:
 @kind("metrics.delta")
 class MetricsDelta(OfArm):
     """Deltas by vLLM's names without prefix and _total: local_compute, local_cache_hit, external_kv_transfer,
-    prompt_tokens, external_queries, external_hits, preemptions; absent when the engine has no such series.
+    prompt_tokens, external_queries, external_hits, preemptions, finished; absent when the engine has no such series.
     ``complete``: the count reached ``requests`` before the limit. ``at_work``: requests that ran or waited when it was
     read first or last; None where nobody else uses the engine."""
 

@@ -169,6 +169,7 @@ class Arm:
             "prompt_tokens": sum(told.values()),
             "generation_tokens": sum(len(answer.tokens) for answer in self.answers.values()),
         }
+        whole = whole and (self.counter("finished") or 0) <= len(self.answers)  # what others gave up is there alone
         if whole and self.metrics.get("at_work") == 0 and all(self.counter(n) == own for n, own in ours.items()):
             return self
         reset = self.metrics is not None and self.metrics["went_back"]

@@ -26,6 +26,7 @@ _COUNTERS = {
     "vllm:external_prefix_cache_queries_total": "external_queries",
     "vllm:external_prefix_cache_hits_total": "external_hits",
     "vllm:num_preemptions_total": "preemptions",
+    "vllm:request_success_total": "finished",
 }
 _BY_SOURCE = "vllm:prompt_tokens_by_source_total"
 _AT_WORK = ("vllm:num_requests_running", "vllm:num_requests_waiting")

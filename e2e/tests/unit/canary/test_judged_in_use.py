@@ -50,6 +50,15 @@ def test_with_others_beside_it_only_the_coarse_rule_holds():
     assert cell.verdict is Verdict.PASS, "a near tie"
 
 
+def test_a_request_of_others_that_was_given_up_is_seen_too():
+    aborted = Said(cached=256, shift=0.01, counters={"finished": 2})
+    cell, seen = judged({**GOOD, "external": aborted}, noise=0.05)
+    assert (cell.verdict, cell.oracle.kind) == (Verdict.PASS, "coarse")
+    assert not seen.exact
+    cell, _ = judged({**GOOD, "external": Said(cached=256, shift=0.01, counters={"finished": 1})}, noise=0.05)
+    assert cell.reason is Reason.LOGPROBS_DIFFER
+
+
 def test_without_known_noise_nothing_is_green():
     crowd = {name: Said(cached=said.cached, at_work=1) for name, said in GOOD.items()}
     cell, _ = judged(crowd)
