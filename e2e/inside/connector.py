@@ -26,7 +26,9 @@ from e2e.inside import keys, runtime
 from e2e.inside.config import EmbeddedConfig, parse
 from e2e.inside.evidence import OF_ALL, Evidence
 from e2e.inside.index.client import Client, IndexGone, own_index
-from e2e.inside.pool import Pool, PoolError
+from e2e.inside.memory import Flushed, Mapped
+from e2e.inside.pool import Pool
+from e2e.inside.region import PoolError, region
 from e2e.inside.scheduler_side import Answering, Load, SchedulerSide, Store
 from e2e.inside.worker_side import WorkerSide
 
@@ -156,9 +158,9 @@ def _pool(config: EmbeddedConfig, *, engine: str, rank: int) -> Pool:
         raise PoolError(f"No pool without its index: {error}; see {folder / 'index.log'}.") from None
     index = Client(address, name=engine, limit_s=config.index_limit_s)
     evidence = Evidence(config.pool_dir, engine, rank)
-    return Pool(
-        config.pool_path, config.pool_size, index=index, evidence=evidence, evict=config.evict, numa=config.numa
-    )
+    mapped = region(config.pool_path, config.pool_size, numa=config.numa)
+    memory = Flushed(mapped) if config.flush else Mapped(mapped)
+    return Pool(memory, config.pool_size, index=index, evidence=evidence, evict=config.evict)
 
 
 def _space(vllm_config) -> dict[str, object]:

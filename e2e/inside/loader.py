@@ -176,7 +176,7 @@ class Loader:
         for name, out in zip(names, flat, strict=True):
             extent = extents.get(name)
             whole = extent is not None and extent.size == out.numel()
-            read = self._pool.read(extent, out, verify=not job.fault.announces_early)
+            read = self._pool.read(extent, out, steps=job.fault.load_steps)
             if not (read or (whole and job.fault.unreadable(True, job.scene))):
                 return None
         if storage_format == "chunkwise":  # the object's own order is [2, L, chunk, H, D], as in Maru

@@ -1,7 +1,7 @@
-"""The pool: a mapped region that holds objects, and an index, elsewhere, that knows where each one is.
+"""The pool: memory that holds objects, and an index, elsewhere, that knows where each one is.
 
 What is written is hashed before it is copied there, and what is read is hashed after it was copied out: whatever
-happens to region, index or other engines in between, the answer is the very bytes or a miss. An index that is gone is a
+happens to memory, index or other engines in between, the answer is the very bytes or a miss. An index that is gone is a
 miss too, and counted.
 """
 
@@ -17,7 +17,9 @@ import xxhash
 from e2e.inside.evidence import Evidence
 from e2e.inside.index import protocol as p
 from e2e.inside.index.client import IndexGone, IndexRefused
-from e2e.inside.region import PoolError, region
+from e2e.inside.memory import Memory
+from e2e.inside.publish import LOAD, STORE, Loading, Storing
+from e2e.inside.region import PoolError
 
 log = logging.getLogger("vllm.maru_e2e.pool")
 #: An answer of the index that took longer is counted as late. Seconds.
@@ -33,18 +35,15 @@ class Pool:
     """
 
     def __init__(
-        self, path: str, size: int, *, index: Index, evidence: Evidence, evict: bool = False, numa: int | None = None
+        self, memory: Memory, size: int, *, index: Index, evidence: Evidence, evict: bool = False
     ) -> None:  # fmt: skip
-        """Opens or makes the region of ``size`` bytes at ``path``. ``evict``: may a full pool drop what was not used
-        for the longest time? ``numa``: see ``region``.
+        """``memory`` of ``size`` bytes. ``evict``: may a full pool drop what was not used for the longest time?
 
-        Raises PoolError when there is no room, the region can't be mapped, or the index is none of this pool.
+        Raises PoolError when the index is none of this pool.
         """
-        self.size, self.evidence = size, evidence
-        self._index, self._evict = index, evict
+        self.memory, self.size, self.evidence = memory, size, evidence
+        self._index, self.evicts = index, evict
         self._require_index()
-        self._region = region(path, size, numa=numa)
-        self._bytes = torch.frombuffer(self._region, dtype=torch.uint8)
 
     def _require_index(self) -> None:
         try:
@@ -59,60 +58,44 @@ class Pool:
     def find(self, groups: Sequence[str], *, pin: str | None = None) -> list[str | None]:
         """The tag of each of ``groups``, None of one that is not there. With ``pin``, a name, they stay until
         ``unpin``, or for two minutes."""
-        return (groups and self._ask(p.Find(list(groups), pin))) or [None] * len(groups)
+        return (groups and self.ask(p.Find(list(groups), pin))) or [None] * len(groups)
 
     def unpin(self, pin: str) -> None:
-        self._ask(p.Unpin(pin))
+        self.ask(p.Unpin(pin))
 
     def put(
         self, group: str, tag: str, objects: Sequence[tuple[str, torch.Tensor]], *, evicted: list[str] | None = None,
-        pause: Callable[[], object] = lambda: None, early: bool = False,
+        pause: Callable[[], object] = lambda: None, steps: Sequence[Storing] = STORE,
     ) -> str:  # fmt: skip
         """Stores named tensors (contiguous, on the host) as one group, instead of what it was. Empty, or why it is not
         there afterwards: ``no_room``, or ``lost`` with the index. ``tag``: see ``protocol.Publish``. ``evicted``: a
         list to which groups are added that went for it; they are counted in any case. ``pause``: called between taking
-        room and filling it. ``early``, for a planted fault: it is published before it is filled."""
-        parts = [(name, tensor.view(torch.uint8).flatten()) for name, tensor in objects]
-        checksums = [_checksum(part) for _, part in parts]
-        reserved = self._ask(p.Reserve([part.numel() for _, part in parts], self._evict))
-        if reserved is None:
-            return "lost"
-        if reserved.evicted:
-            self.evidence.count({"evictions": len(reserved.evicted)})
-            (evicted if evicted is not None else []).extend(reserved.evicted)
-        if (rooms := reserved.rooms) is None:
-            return "no_room"
-        written = [
-            p.Written(room.ticket, name, checksum)
-            for room, (name, _), checksum in zip(rooms, parts, checksums, strict=True)
-        ]
-        published = early and self._ask(p.Publish(group, tag, written))
-        pause()
-        for room, (_, part) in zip(rooms, parts, strict=True):
-            self._bytes[room.start : room.start + room.size].copy_(part)
-        return "" if published or self._ask(p.Publish(group, tag, written)) else "lost"
+        room and filling it. ``steps``: others than ``STORE`` are a planted fault's."""
+        work = _Store(self, group, tag, objects, evicted if evicted is not None else [], pause)
+        return next((why for step in steps if (why := getattr(work, step.value)())), "")
 
     def locate(self, groups: Sequence[str]) -> list[dict[str, p.Extent]]:
         """Name -> place of each group's objects; empty for a group that is not there."""
-        found = self._ask(p.Locate(list(groups))) or [[] for _ in groups]
+        found = self.ask(p.Locate(list(groups))) or [[] for _ in groups]
         return [{extent.name: extent for extent in extents} for extents in found]
 
-    def read(self, extent: p.Extent | None, out: torch.Tensor, *, verify: bool = True) -> bool:
+    def read(self, extent: p.Extent | None, out: torch.Tensor, *, steps: Sequence[Loading] = LOAD) -> bool:
         """Copies an object into ``out`` (uint8, contiguous, of its size). False if there is none, it has another size,
-        or its bytes don't match the checksum, unless a planted fault does not ``verify`` them."""
+        or its bytes don't match the checksum. ``steps``: others than ``LOAD`` are a planted fault's."""
         if extent is None or extent.size != out.numel() or extent.start + extent.size > self.size:
             return False
-        out.copy_(self._bytes[extent.start : extent.start + extent.size])
-        return not verify or _checksum(out) == extent.checksum
+        work = _Load(self.memory, extent, out)
+        return all(getattr(work, step.value)() for step in steps)
 
     def forget(self, groups: Sequence[str]) -> None:
-        self._ask(p.Forget(list(groups)))
+        self.ask(p.Forget(list(groups)))
 
     def clear(self) -> bool:
         """Forgets every object. Loads under way notice by the checksum. False if nobody heard."""
-        return self._ask(p.Clear(), failed=False) is None
+        return self.ask(p.Clear(), failed=False) is None
 
-    def _ask(self, request: p.AnyRequest, failed: object = None) -> object:
+    def ask(self, request: p.AnyRequest, failed: object = None) -> object:
+        """The index's answer, or ``failed`` and a count where there is none."""
         began = time.monotonic()
         try:
             return self._index(request)
@@ -122,6 +105,67 @@ class Pool:
             return failed
         finally:
             self.evidence.count({"index_late": int(time.monotonic() - began > LATE_S)})
+
+
+class _Store:
+    """One group on its way into the pool: each step of ``Storing`` is a method, and says why it can't go on."""
+
+    def __init__(
+        self, pool: Pool, group: str, tag: str, objects: Sequence[tuple[str, torch.Tensor]], evicted: list[str],
+        pause: Callable[[], object],
+    ) -> None:  # fmt: skip
+        self._pool, self._group, self._tag, self._evicted, self._pause = pool, group, tag, evicted, pause
+        self._parts = [(name, tensor.view(torch.uint8).flatten()) for name, tensor in objects]
+        self._checksums = [_checksum(part) for _, part in self._parts]
+        self._rooms: Sequence[p.Room] = ()
+
+    def reserve(self) -> str:
+        reserved = self._pool.ask(p.Reserve([part.numel() for _, part in self._parts], self._pool.evicts))
+        if reserved is None:
+            return "lost"
+        if reserved.evicted:
+            self._pool.evidence.count({"evictions": len(reserved.evicted)})
+            self._evicted.extend(reserved.evicted)
+        if reserved.rooms is None:
+            return "no_room"
+        self._rooms = reserved.rooms
+        return ""
+
+    def write(self) -> str:
+        self._pause()
+        for room, (_, part) in zip(self._rooms, self._parts, strict=True):
+            self._pool.memory.write(room.start, part)
+        return ""
+
+    def write_back(self) -> str:
+        for room in self._rooms:
+            self._pool.memory.write_back(room.start, room.size)
+        return ""
+
+    def publish(self) -> str:
+        written = [
+            p.Written(room.ticket, name, checksum)
+            for room, (name, _), checksum in zip(self._rooms, self._parts, self._checksums, strict=True)
+        ]
+        return "" if self._pool.ask(p.Publish(self._group, self._tag, written)) else "lost"
+
+
+class _Load:
+    """One object on its way out: each step of ``Loading`` is a method, and says whether it is the object still."""
+
+    def __init__(self, memory: Memory, extent: p.Extent, out: torch.Tensor) -> None:
+        self._memory, self._extent, self._out = memory, extent, out
+
+    def fetch(self) -> bool:
+        self._memory.fetch(self._extent.start, self._extent.size)
+        return True
+
+    def copy(self) -> bool:
+        self._memory.read(self._extent.start, self._out)
+        return True
+
+    def verify(self) -> bool:
+        return _checksum(self._out) == self._extent.checksum
 
 
 def _checksum(data: torch.Tensor) -> str:

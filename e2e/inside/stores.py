@@ -13,6 +13,7 @@ from e2e.inside import faults, keys
 from e2e.inside.config import RequestSettings
 from e2e.inside.placement.base import new_staging, words
 from e2e.inside.placement.index import Index
+from e2e.inside.publish import STORE
 from e2e.inside.rank import Rank
 from e2e.inside.scheduler_side import Load, Store
 from e2e.inside.storer import Storer
@@ -152,10 +153,10 @@ class Stores:
         names = keys.object_names(group, store.settings.storage_format, len(self._layers))
         self._rank.count({"stores_begun": 1}, store.settings)
         objects, evicted = list(zip(names, list(staged) if layerwise else [staged], strict=True)), []
-        early = faults.get(store.settings.fault).announces_early
-        if early:
+        steps = faults.get(store.settings.fault).store_steps
+        if steps != STORE:
             self._rank.scene(store.settings).fired()
-        why = self._rank.pool.put(group, store.tag, objects, evicted=evicted, pause=self._take_time, early=early)
+        why = self._rank.pool.put(group, store.tag, objects, evicted=evicted, pause=self._take_time, steps=steps)
         if store.settings.fault:
             one = faults.Put(group, store.tag, objects, why, evicted, store.chunk == 0)
             why = faults.get(store.settings.fault).after_put(

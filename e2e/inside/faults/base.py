@@ -14,6 +14,7 @@ import torch
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.placement.base import Placement
 from e2e.inside.pool import Pool
+from e2e.inside.publish import LOAD, STORE, Loading, Storing
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,9 @@ class Fault:
     reads_when_stored = False
     #: are the blocks of a request that has ended kept until another cell's comes
     keeps_blocks = False
-    #: is what is stored announced before it is written, and taken unverified
-    announces_early = False
+    #: how it is stored and loaded, step by step
+    store_steps: Sequence[Storing] = STORE
+    load_steps: Sequence[Loading] = LOAD
     #: do a request's blocks stay until its load has ended, though the request has
     outlives_request = True
 

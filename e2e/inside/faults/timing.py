@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from e2e.inside.faults.base import Fault, Scene
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.placement.base import words
+from e2e.inside.publish import ANNOUNCED_EARLY, UNVERIFIED
 
 
 class OverlapNotWaited(Fault):
@@ -58,7 +59,7 @@ class AnnouncedEarly(Fault):
     store has ended before anybody looks."""
 
     name = "announced_early"
-    announces_early = True
+    store_steps, load_steps = ANNOUNCED_EARLY, UNVERIFIED
 
 
 class FreedWhileLoading(Fault):

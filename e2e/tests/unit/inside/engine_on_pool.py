@@ -13,7 +13,9 @@ import torch
 
 from e2e.inside.evidence import Evidence
 from e2e.inside.index.client import Client
+from e2e.inside.memory import Mapped
 from e2e.inside.pool import Pool
+from e2e.inside.region import region
 
 SIZE = 1 << 20
 
@@ -26,7 +28,8 @@ def main(address: str, folder: str, seed: str) -> None:
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     index = Client(address, limit_s=5.0, rest_s=0.0)
-    pool = Pool(f"{folder}/region", SIZE, index=index, evidence=Evidence(folder, seed), evict=True)
+    memory = Mapped(region(f"{folder}/region", SIZE))
+    pool = Pool(memory, SIZE, index=index, evidence=Evidence(folder, seed), evict=True)
     rng, seen = random.Random(seed), {"served": 0, "wrong": 0, "missed": 0, "stored": 0}
     print("ready", flush=True)
     while not ended.is_set():

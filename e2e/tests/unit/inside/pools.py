@@ -7,7 +7,9 @@ from pathlib import Path
 
 from e2e.inside.evidence import Evidence
 from e2e.inside.index.table import Table
+from e2e.inside.memory import Mapped
 from e2e.inside.pool import Index, Pool
+from e2e.inside.region import region
 
 
 def index_of(size: int, owner: int = 1) -> Index:
@@ -17,4 +19,5 @@ def index_of(size: int, owner: int = 1) -> Index:
 
 def pool_in(folder: Path, size: int, *, index: Index | None = None, engine: str = "engine", **more) -> Pool:
     evidence = Evidence(str(folder), engine)
-    return Pool(f"{folder}/region", size, index=index or index_of(size), evidence=evidence, **more)
+    memory = Mapped(region(f"{folder}/region", size))
+    return Pool(memory, size, index=index or index_of(size), evidence=evidence, **more)

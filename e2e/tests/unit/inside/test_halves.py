@@ -229,7 +229,7 @@ def test_a_torn_object_is_a_reported_failure_and_stored_anew(tmp_path, settings)
     cold = engine.request("cold", **settings)
     engine.scheduler.matched(cold, 0)
     engine.compute(cold, [1, 2, 3, 4, 5, 6, 7], [100])
-    engine.pool._bytes[64 * 700] ^= 1
+    engine.pool.memory.bytes[64 * 700] ^= 1
     rerun, blocks = engine.request("rerun", **settings), [40, 41, 42, 43, 44, 45, 46]
     engine.poison(blocks)
     assert engine.load(rerun, blocks) == 96, "the scheduler can't know yet"
@@ -347,7 +347,7 @@ def test_what_a_step_computes_from_a_failed_load_is_never_stored(tmp_path):
     """A step that loads and computes on: the load fails, so the chunk that the step completes is made of garbage."""
     engine = Engine(tmp_path)
     _stored(engine)
-    engine.pool._bytes[64 * 700] ^= 1
+    engine.pool.memory.bytes[64 * 700] ^= 1
     longer = engine.request("longer", 140, **SETTINGS[0])
     assert engine.scheduler.matched(longer, 0) == (96, False)
     engine.scheduler.allocated(longer, OTHER, 96)

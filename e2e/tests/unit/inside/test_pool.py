@@ -5,7 +5,8 @@ import torch
 
 from e2e.inside.index import protocol as p
 from e2e.inside.index.client import IndexGone
-from e2e.inside.pool import Pool, PoolError
+from e2e.inside.pool import Pool
+from e2e.inside.region import PoolError
 from e2e.tests.unit.inside.pools import index_of, pool_in
 
 SIZE = 1 << 16
@@ -53,7 +54,7 @@ def test_a_group_is_there_whole_or_not_at_all(pool):
 
 def test_a_flipped_bit_is_seen(pool):
     _store(pool, "a", 7)
-    pool._bytes[500] ^= 1
+    pool.memory.bytes[500] ^= 1
     assert _read(pool, "a") is None
 
 
@@ -63,7 +64,7 @@ def test_bytes_of_another_writer_never_pass(tmp_path):
 
     def overwrites(request):
         if isinstance(request, p.Publish):
-            pool._bytes[100] ^= 1  # between our write and our word that it is written
+            pool.memory.bytes[100] ^= 1  # between our write and our word that it is written
         return index(request)
 
     pool = pool_in(tmp_path, SIZE, index=overwrites)

@@ -17,6 +17,7 @@ import torch
 
 from e2e.inside import region as module
 from e2e.inside.evidence import Evidence
+from e2e.inside.memory import Mapped
 from e2e.inside.pool import Pool
 from e2e.inside.region import PoolError, region
 from e2e.tests.unit.inside.dax import ALIGN, Device
@@ -84,7 +85,7 @@ def test_it_is_there_for_whoever_comes_later(path):
 
 
 def test_a_pool_keeps_objects_in_it(path, tmp_path):
-    pool = Pool(path, SIZE, index=index_of(SIZE), evidence=Evidence(str(tmp_path), "engine"))
+    pool = Pool(Mapped(region(path, SIZE)), SIZE, index=index_of(SIZE), evidence=Evidence(str(tmp_path), "engine"))
     stored = torch.arange(1000, dtype=torch.float32)
     assert pool.put("a", "t", [("a", stored)]) == ""
     (extents,) = pool.locate(["a"])

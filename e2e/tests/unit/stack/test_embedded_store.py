@@ -14,7 +14,9 @@ from e2e.base.program import Break
 from e2e.connectors.embedded import INDEX, Embedded
 from e2e.inside.evidence import Evidence
 from e2e.inside.index.client import Client
+from e2e.inside.memory import Mapped
 from e2e.inside.pool import Pool
+from e2e.inside.region import region
 from e2e.play.nemesis import broken
 from e2e.stack.store import Store
 
@@ -36,7 +38,12 @@ def pool(store):
     """As an engine on that store would open it."""
     given = store.give(Embedded(pool_bytes=SIZE).config(Cell({}), pool_dir=str(store.folder), block_size=16))
     index = Client(given.extra["embedded_index"], rest_s=0.0)
-    return Pool(f"{store.folder}/region", SIZE, index=index, evidence=Evidence(str(store.folder), "engine"))
+    return Pool(
+        Mapped(region(f"{store.folder}/region", SIZE)),
+        SIZE,
+        index=index,
+        evidence=Evidence(str(store.folder), "engine"),
+    )
 
 
 def put(pool, group, value):
