@@ -40,6 +40,7 @@ def _of_cell(lines: Sequence[str], cell: str) -> Iterator[str]:
     events = [json.loads(line) for line in lines]
     key = next(e["data"]["engine_key"] for e in events if e["kind"] == "plan.cell" and e["data"]["cell"] == cell)
     starts = [event["data"] for event in events if event["kind"] == "engine.start"]
+    played = next(e["data"]["attempt"] for e in events if e["kind"] == "cell.end" and e["data"]["cell"] == cell)
     engines = {start["engine"] for start in starts if start["engine_key"] == key and start.get("cell") in (None, cell)}
     values, requests, number = {}, set(), 0
     for event in events:
@@ -49,6 +50,7 @@ def _of_cell(lines: Sequence[str], cell: str) -> Iterator[str]:
         others = data.get("engine", key) not in {None, key, *engines} or data.get("cell") not in (None, cell)
         if kind == "request.sent" and not others:
             requests.add(data["request"])
+        others |= kind == "plan.cell" and data["attempt"] != played
         if others or kind in LEFT_OUT or (kind in ENDED and data["request"] not in requests):
             continue
         if kind == "digest.taken":

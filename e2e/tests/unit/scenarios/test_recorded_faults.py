@@ -23,6 +23,7 @@ CAUGHT = {
     ("long_prompt", "step_slots_stored"): {Reason.DIGEST_DIFFERS, Reason.LOGPROBS_DIFFER},
     ("zero_delay", "announced_early"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
     ("abort", "freed_while_loading"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
+    ("abort", "read_when_stored"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
     ("partial", "stored_from_hit"): {Reason.TOKENS_DIFFER},
     ("broken_server", "failure_kept_quiet"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
     ("broken_server", "checksum_ignored"): {Reason.DIGEST_DIFFERS, Reason.TOKENS_DIFFER},
