@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr
 
-from e2e.settings import parsers
+from e2e.settings import parsers, quantities
 from e2e.settings.flags import PREFIX, Flags, flag
 from e2e.settings.parsers import at_least, one_of, word
 from e2e.settings.settings import (
@@ -91,7 +91,7 @@ class GainFlags(Configured, Prompted, Engines, Served, Connected, Cells):
     ] = 3
     effect: Annotated[
         float,
-        word(parsers.percent),
+        word(quantities.percent),
         flag("effect", "Smallest saving of TTFT that matters, in percent.", metavar="PERCENT"),
     ] = 5.0
     rounds: Annotated[int, at_least(1), flag("rounds", "Engine starts per side of --a and --b.", metavar="N")] = 2
@@ -128,7 +128,7 @@ class CanaryFlags(Configured):
     ] = 6000
     share: Annotated[
         float,
-        word(parsers.share),
+        word(quantities.share),
         flag("share", "Part of an engine's served tokens that may be ours.", metavar="SHARE", default="0.5%"),
     ] = 0.005
     store_tokens: Annotated[
@@ -143,7 +143,7 @@ class CanaryFlags(Configured):
     ] = None
     request_limit_s: Annotated[
         float,
-        word(parsers.seconds),
+        word(quantities.seconds),
         flag("request-limit-s", "Longest request in seconds.", metavar="S", default="{:g}".format),
     ] = 60.0
     prompts_dir: PromptsDir = None
@@ -153,7 +153,7 @@ class CanaryFlags(Configured):
         flag("listen", "Where /metrics and /healthz are.", metavar="HOST:PORT", default="127.0.0.1:9464"),
     ] = ("127.0.0.1", 9464)
     keeps: Annotated[
-        int, word(parsers.room), flag("keep", "Room on disk for recordings.", metavar="SIZE", default="256M")
+        int, word(quantities.room), flag("keep", "Room on disk for recordings.", metavar="SIZE", default="256M")
     ] = 256 << 20
     out: Annotated[
         Path,
@@ -162,7 +162,7 @@ class CanaryFlags(Configured):
     ] = Path("results/canary")
     for_s: Annotated[
         float | None,
-        word(parsers.duration),
+        word(quantities.duration),
         flag("for", "Stop after so long.", metavar="TIME", default="never", variables=_own("FOR")),
     ] = None
     probes: Annotated[int | None, at_least(1), flag("probes", "Stop after so many.", metavar="N", default="never")] = (
@@ -232,7 +232,7 @@ class ShrinkFlags(Flags):
     ] = None
     starts: Annotated[int, at_least(1), flag("starts", "Engine starts, at most.", metavar="N")] = 12
     minutes: Annotated[
-        float, word(parsers.minutes), flag("minutes", "Minutes, at most.", metavar="N", default="{:g}".format)
+        float, word(quantities.minutes), flag("minutes", "Minutes, at most.", metavar="N", default="{:g}".format)
     ] = 15.0
     out: Annotated[
         Path | None,

@@ -22,6 +22,7 @@ from e2e.grid.selection import GRIDS, Product, parse_cell, parse_grid
 from e2e.regular import read_text
 from e2e.scenarios.packs import PACKS
 from e2e.scenarios.table import SCENARIOS
+from e2e.settings.quantities import whole
 
 try:
     import tomllib
@@ -30,9 +31,6 @@ except ModuleNotFoundError:  # Python 3.10
 
 #: Context of a validation whose values are no words any more: those of a recording, or read already.
 READ = "read"
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smh]?)", re.IGNORECASE)
-_DAY_S = 86400.0
 
 
 def word(parse: Callable[[str], object]) -> BeforeValidator:
@@ -167,59 +165,8 @@ def shard(given: str) -> tuple[int, int]:
     return shares[1], shares[0]
 
 
-def whole(given: str, *, least: int = 1) -> int:
-    """A whole number from ``least`` on."""
-    try:
-        found = int(given)
-    except ValueError:
-        raise ValueError(f"{given!r} is no whole number; give one from {least} on.") from None
-    if found < least:
-        raise ValueError(f"{found} is too small; give a whole number from {least} on.")
-    return found
-
-
 def at_least(least: int) -> BeforeValidator:
     return word(lambda given: whole(given, least=least))
-
-
-def seconds(given: str) -> float:
-    return _limit(given, "seconds", 300)
-
-
-def minutes(given: str) -> float:
-    return _limit(given, "minutes", 15)
-
-
-def _limit(given: str, unit: str, such_as: int) -> float:
-    """A time limit, above 0 and finite."""
-    try:
-        found = float(given)
-    except ValueError:
-        raise ValueError(f"{given!r} is no number of {unit}; write {such_as}.") from None
-    if not found > 0:
-        raise ValueError(f"{found:g} is too small; give {unit} above 0.")
-    if found == float("inf"):
-        raise ValueError(f"every wait has a limit; give a number of {unit}.")
-    return found
-
-
-def percent(given: str) -> float:
-    try:
-        found = float(given.strip().removesuffix("%"))
-    except ValueError:
-        found = 0.0
-    if not 0 < found < 100:
-        raise ValueError(f"{given!r} is no share between 0 and 100 percent; write a number, such as 5.")
-    return found
-
-
-def duration(given: str) -> float:
-    """``90``, ``90s``, ``30m`` or ``2h`` -> seconds, up to a day."""
-    match = _DURATION.fullmatch(given.strip())
-    found = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2].lower()] if match else 0.0
-    if not 0 < found <= _DAY_S:
-        raise ValueError(f"{given!r} is no time up to a day; write a number with s, m or h, such as 30m.")
-    return found
 
 
 def switch(given: str) -> bool:
@@ -228,15 +175,6 @@ def switch(given: str) -> bool:
     if given.lower() not in known:
         raise ValueError(f"{given!r} is neither true nor false; write one of the two.")
     return known[given.lower()]
-
-
-def size(given: str) -> int:
-    """``2G`` -> bytes; K, M, G, T to the base 1024, as Maru reads sizes."""
-    match = _SIZE.fullmatch(given.strip())
-    found = int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")) if match else 0
-    if found < 1:
-        raise ValueError(f"{given!r} is no size; write bytes, or a number with K, M, G or T, such as 2G.")
-    return found
 
 
 def url(given: str) -> str:
@@ -304,31 +242,12 @@ def key_file(given: str) -> SecretStr:
         raise ValueError(f"{given!r} is no text; give a file that holds the key.") from error
 
 
-def share(given: str) -> float:
-    """``0.5%`` or ``0.005``: above 0, up to all."""
-    text, percent = given.strip().removesuffix("%"), given.strip().endswith("%")
-    try:
-        found = float(text) / (100 if percent else 1)
-    except ValueError:
-        raise ValueError(f"{given!r} is no share; write 0.5% or 0.005.") from None
-    if not 0 < found <= 1:
-        raise ValueError(f"{given!r} is no share; give one above 0, up to 100%.")
-    return found
-
-
 def listen(given: str) -> tuple[str, int]:
     """``host:port``, or ``:port`` for all addresses; port 0 for a free one."""
     host, colon, port = given.strip().rpartition(":")
     if not (colon and port.isascii() and port.isdigit() and int(port) < 65536 and "/" not in host):
         raise ValueError(f"{given!r} is no address to listen at; write 127.0.0.1:9464.")
     return host.strip("[]"), int(port)
-
-
-def room(given: str) -> int:
-    """As ``size``, of what holds at least a few recordings."""
-    if (found := size(given)) < 1 << 20:
-        raise ValueError(f"{given!r} holds no recording; give 1M or more.")
-    return found
 
 
 def texts(given: str) -> Path:

@@ -19,7 +19,7 @@ from e2e.grid.cells import RERUN
 from e2e.grid.selection import GRIDS, Selection
 from e2e.scenarios.packs import stories
 from e2e.settings import device as devices
-from e2e.settings import parsers, program_file
+from e2e.settings import parsers, program_file, quantities
 from e2e.settings.flags import ON_OFF, Flags, flag, variable
 from e2e.settings.parsers import at_least, one_of, word
 
@@ -96,7 +96,7 @@ class Scenarios(Flags):
     ] = 0
     for_s: Annotated[
         float,
-        word(parsers.duration),
+        word(quantities.duration),
         flag("for", "About how long a soak takes, such as 30m.", metavar="TIME", default="60s"),
     ] = 60.0
 
@@ -113,7 +113,7 @@ class Connected(Flags):
     ] = DEFAULT
     pool_bytes: Annotated[
         int | None,
-        word(parsers.size),
+        word(quantities.size),
         flag("pool-size", "The connector's pool, such as 2G.", metavar="SIZE"),
     ] = None
 
@@ -163,7 +163,7 @@ class Engines(Flags):
         ),
     ] = None
     kv_cache_bytes: Annotated[
-        int | None, word(parsers.size), flag("kv-cache-size", "KV cache of an engine, such as 1G.", metavar="SIZE")
+        int | None, word(quantities.size), flag("kv-cache-size", "KV cache of an engine, such as 1G.", metavar="SIZE")
     ] = None
     engine_python: EnginePython = None
     start: Annotated[
@@ -173,12 +173,12 @@ class Engines(Flags):
     ] = "fork"
     start_limit_s: Annotated[
         float,
-        word(parsers.seconds),
+        word(quantities.seconds),
         flag("start-limit-s", "Longest engine start in seconds.", metavar="S", default="{:g}".format),
     ] = 300.0
     request_limit_s: Annotated[
         float,
-        word(parsers.seconds),
+        word(quantities.seconds),
         flag("request-limit-s", "Longest request in seconds.", metavar="S", default="{:g}".format),
     ] = 120.0
 

@@ -9,7 +9,7 @@ from e2e.base.errors import RecordingError, SettingsError, UsageError
 from e2e.base.event import SCHEMA
 from e2e.grid.selection import GRIDS
 from e2e.recording.journal import Journal
-from e2e.settings import device, parsers
+from e2e.settings import device, parsers, quantities
 from e2e.settings.commands import FaultFlags, RunFlags
 from e2e.settings.resolve import resolve as resolve_flags
 from e2e.settings.resolve import resolve_selection
@@ -203,13 +203,13 @@ def test_selection_alone_looks_at_no_folder(tmp_path):
 
 @given(st.integers(1, 2**50))
 def test_sizes(number):
-    assert parsers.size(str(number)) == number
-    assert parsers.size(f"{number}K") == parsers.size(f"{number} KiB") == parsers.size(f"{number}kb")
+    assert quantities.size(str(number)) == number
+    assert quantities.size(f"{number}K") == quantities.size(f"{number} KiB") == quantities.size(f"{number}kb")
 
 
 PARSERS = (
-    parsers.grid, parsers.cell, parsers.fault, parsers.connector, parsers.url, parsers.address, parsers.size,
-    parsers.whole, parsers.seconds, parsers.switch, parsers.attention, parsers.model, parsers.key, parsers.texts,
+    parsers.grid, parsers.cell, parsers.fault, parsers.connector, parsers.url, parsers.address, quantities.size,
+    quantities.whole, quantities.seconds, parsers.switch, parsers.attention, parsers.model, parsers.key, parsers.texts,
     parsers.python, parsers.folder,
 )  # fmt: skip
 
