@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_VERDICT = "pass, corrupt, error or inconclusive; see docs/report.md."
+_VERDICT = "pass: served as predicted and exactly what the engine computes; corrupt; error; or inconclusive."
 _SPEEDUP = "TTFT without a connector over that of the rerun that it served."
 _STORE_COST = "How much longer the first request takes that stores on the way, as a share of TTFT without a connector."
 _TIMES = {
@@ -81,7 +81,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     "Finding": {
         "rule": "Rule of the judge that found it.",
         "verdict": _VERDICT,
-        "reason": "One of the reasons in docs/report.md.",
+        "reason": "In short, one of a fixed set.",
         "sentence": "The same in words.",
         "evidence": "What was seen, by name.",
     },

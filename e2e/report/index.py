@@ -90,11 +90,11 @@ def page(
         return f"{quote(name)}/summary.html" if (folder / name / "summary.html").is_file() else ""
 
     if nights:
-        blocks += [Heading("Nights"), Table(("night", "came out", "cells", "not passed", "ran on"), [
-            (Link(night.name, address(night.name)), _came_out(night, good),
-             str(len(night.cells)), str(sum(cell.verdict != "pass" for cell in night.cells.values())), night.machine)
+        blocks += [Heading("Nights"), Table(("night", "came out", "ran on", "cells", "not passed"), [
+            (Link(night.name, address(night.name)), _came_out(night, good), night.machine,
+             str(len(night.cells)), str(sum(cell.verdict != "pass" for cell in night.cells.values())))
             for night, good in reversed(nights)
-        ], left=2)]  # fmt: skip
+        ], left=3)]  # fmt: skip
         blocks += over_nights([night for night, _ in nights], address)
     if runs:
         headings = ("began", "run", "verdict", "passed", "connector", "model", "took", "more")

@@ -44,7 +44,13 @@ def _cells(nights: Sequence[Night], found: Sequence[Standing], address: Address)
         (each.cell, [Tile(Judged(each.seen[name]), address(name)) if name in each.seen else None for name in names])
         for each in look
     ]
-    yield Matrix("cell by night", names, tiles)
+    yield Matrix("cell by night", _short(names), tiles)
+
+
+def _short(names: Sequence[str]) -> Sequence[str]:
+    """Days, where no two nights share one."""
+    days = [name.partition("T")[0] for name in names]
+    return days if len({*days}) == len(days) else names
 
 
 def _told(trend: Trend) -> str:

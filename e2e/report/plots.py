@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 MISSING = (
     "No plots: matplotlib is not installed; pip install 'maru-e2e[report]', then maru-e2e judge this folder again."
 )
-#: Told apart by those who see few colours, too (Okabe and Ito), in light and dark.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+#: Told apart by those who see few colours, too (after Okabe and Ito), and on light as on dark paper.
+COLOURS = ("#2f81c7", "#d55e00", "#009e73", "#b8679f", "#b87f00", "#56b4e9")
 #: Stands for the colour of the words around, until the file is written.
 _INK = "#010203"
 _STYLE = "<style>svg{color:#1c2128}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
@@ -99,7 +99,7 @@ def by_length(axes: Axes, samples: Mapping[str, Sequence[tuple[int, float]]]) ->
         formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "125" else "")
     axes.set_xlabel("tokens of the prompt")
     axes.set_ylabel("TTFT, s")
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4)
 
 
 @_drawn
@@ -142,4 +142,4 @@ def trend(axes: Axes, found: Trend) -> None:
     axes.yaxis.set_major_formatter(lambda number, _: value(number, "x" if found.unit == "x" else ""))
     axes.set_title(named(found.name), loc="left", fontsize=10)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)

@@ -14,6 +14,7 @@ WINDOW, DRAWN = 14, 60
 #: Nights in a row after which what fails is broken, whatever was before.
 BROKEN_FOR = 3
 STEADY, MENDED, NEW, BROKEN, FLAKY = "steady", "mended", "new", "broken", "flaky"
+GAIN = "gain: "
 #: Fewest earlier nights that make a band.
 _LEAST = 3
 
@@ -118,7 +119,7 @@ def _median(values: Mapping[str, float]) -> float | None:
 def _gain(branch: str, nights: Sequence[Night]) -> Trend:
     seen = [night.gain.get(branch) for night in nights]
     values = [each and each.median for each in seen]
-    return _trend(f"gain: {branch}", "", nights, values, [each and (each.low, each.high) for each in seen])
+    return _trend(f"{GAIN}{branch}", "", nights, values, [each and (each.low, each.high) for each in seen])
 
 
 def _trend(
@@ -128,4 +129,6 @@ def _trend(
     past = [value for value in values[:-1] if value is not None]
     usual, noise = band(past) if len(past) >= _LEAST else (None, None)
     low, high = (None, None) if usual is None else (usual - noise, usual + noise)
+    if low is not None and not name.startswith(GAIN):  # a time, or a factor, is never less than none
+        low = max(low, 0.0)
     return Trend(name, unit, tuple(night.name for night in nights), tuple(values), low, high, tuple(spans))
