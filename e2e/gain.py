@@ -78,7 +78,7 @@ class Wanted:
 
     @property
     def asked(self) -> Asked:
-        return Asked(1 if self.specs else self.looks, self.effect)
+        return Asked(1 if self.specs else self.looks, self.effect, self.axis)
 
 
 def gain(settings: Settings, wanted: Wanted) -> int:
@@ -163,11 +163,12 @@ class _Gain:
             for n in dict.fromkeys(part.lengths.lengths)
         }
         rule = part.hit_rule(next(iter(sides.values())))
+        pair = {"branch": name, **{side: cell.id for side, cell in sides.items()}}
         return Branch(
             name=name, round=round, sides=sides, prompts=prompts, rule=rule, numbers=numbers, order=order,
             concurrency=self.wanted.concurrency, repeats=self.wanted.repeats, launched=launched, salt=f"{run_id}.gain",
             looks=self.wanted.asked.looks,
-            enough=lambda events, at_once: settled(events, self.wanted.asked, name, at_once),
+            enough=lambda events, at_once: settled(events, self.wanted.asked, pair, at_once),
         )  # fmt: skip
 
     def begin(

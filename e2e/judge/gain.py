@@ -42,15 +42,17 @@ LONGEST_S = 1e6
 
 @dataclass(frozen=True)
 class Asked:
-    """``looks`` at most; ``effect``: the smallest saving that matters, a share of TTFT."""
+    """``looks`` at most; ``effect``: the smallest saving that matters, a share of TTFT. ``axis``: None: two
+    connectors."""
 
     looks: int
     effect: float
+    axis: str | None = None
 
     @classmethod
     def of(cls, plan: Mapping[str, object]) -> Asked:
         """What a plan of before there were looks asked for is one look."""
-        return cls(int(plan.get("looks", 1)), float(plan.get("effect", 0.05)))
+        return cls(int(plan.get("looks", 1)), float(plan.get("effect", 0.05)), plan["axis"])
 
 
 def judge_gain(events: Iterable[Event]) -> GainJudgement | None:
@@ -60,16 +62,19 @@ def judge_gain(events: Iterable[Event]) -> GainJudgement | None:
     if not plans:
         return None
     plan, cells = plans[-1], judge(events)
-    launches = [_launches(event.data) for event in events if event.kind == "gain.launches"]
-    shares = Shares.of(events, plan, cells, launches)
+    launches = _all_launches(events)
+    shares = Shares.of(events, plan["axis"], cells, launches)
     answers = [answer for pair in plan["pairs"] for answer in _of_branch(events, plan, pair, cells, shares)]
     return GainJudgement(plan, cells, tuple(answers), tuple(launches), _overlaps(events), shares.copy_speed)
 
 
-def settled(events: Iterable[Event], asked: Asked, branch: str, at_once: int) -> bool:
-    """Need no more pairs be drawn? ``events``: of a comparison that goes on."""
-    samples = _samples(events, branch)
-    return _answer(branch, at_once, None, samples, asked, None).answer in SETTLED
+def settled(events: Sequence[Event], asked: Asked, pair: Mapping[str, str], at_once: int) -> bool:
+    """Need no more pairs be drawn? ``events``: of a comparison that goes on; ``pair``: as in its plan. Its cells aren't
+    judged yet, so that of the load nobody knows what it takes: what is asked for counts."""
+    samples = _samples(events, pair["branch"])
+    shares = Shares.of(events, asked.axis, Judgement(()), _all_launches(events))
+    share = shares.share(pair, at_once, None, samples)
+    return _answer(pair["branch"], at_once, None, samples, asked, share).answer in SETTLED
 
 
 def _samples(events: Iterable[Event], branch: str) -> list[Mapping[str, object]]:
@@ -170,6 +175,10 @@ def _overlaps(events: Iterable[Event]) -> tuple[Overlap, ...]:
             told = {name: int(event[name]) for name in ("loads", "pending", "waited")}
             sums[str(event["branch"]), str(event["cell"])].update(told)
     return tuple(Overlap(branch, cell, **counts) for (branch, cell), counts in sums.items())
+
+
+def _all_launches(events: Iterable[Event]) -> list[Launches]:
+    return [_launches(event.data) for event in events if event.kind == "gain.launches"]
 
 
 def _launches(data: Mapping[str, object]) -> Launches:

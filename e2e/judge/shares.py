@@ -30,7 +30,9 @@ class Shares:
     copy_speed: float | None
 
     @classmethod
-    def of(cls, events: Sequence[Event], plan: Mapping, cells: Judgement, launches: Iterable[Launches]) -> Shares:
+    def of(
+        cls, events: Sequence[Event], axis: str | None, cells: Judgement, launches: Iterable[Launches]
+    ) -> Shares:  # fmt: skip
         kernels = {(e.branch, e.length): e.device_us / 1e6 for e in launches if e.side == "a" and e.device_us}
         sums: dict[tuple[str, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
         for event in events:
@@ -40,7 +42,7 @@ class Shares:
         local = {(cell.id, each.tokens): each.local_s for cell in cells.cells for each in cell.ttft.by_length}
         copies = [e["bytes"] / e["seconds"] for e in events if e.kind == "gain.copy" and e["seconds"] > 0]
         return cls(
-            plan["axis"], kernels, {key: took / loads for key, (took, loads) in sums.items() if loads},
+            axis, kernels, {key: took / loads for key, (took, loads) in sums.items() if loads},
             {key: seconds for key, seconds in local.items() if seconds}, _token_bytes(events),
             statistics.median(copies) if copies else None,
         )  # fmt: skip

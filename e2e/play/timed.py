@@ -55,24 +55,23 @@ class Branch:
                 sender.store(prompts)
         if self.launched:
             record_copy(hear, engine, self.name)
+        for prompts in self.prompts.values():  # first, since what the changed part takes says how many pairs it needs
+            _warm(by_side.values(), prompts[:1])
+            for side in self.launched:
+                _launches(by_side[side], engine, hear, prompts, branch=self.name, side=side)
         for at_once in self.concurrency:
             for look in range(1, self.looks + 1):
                 for prompts in self.prompts.values():
                     self._batch(by_side, engine, hear, prompts, at_once, look)
                 if self.enough(heard, at_once):
                     break
-        for prompts in self.prompts.values():
-            for side in self.launched:
-                _launches(by_side[side], engine, hear, prompts, branch=self.name, side=side)
 
     def _batch(
         self, by_side: Mapping[str, Sender], engine: LiveEngine, record: Record, prompts: Sequence[Prompt],
         at_once: int, look: int,
     ) -> None:  # fmt: skip
         if look == 1:
-            for sender in {id(sender): sender for sender in by_side.values()}.values():
-                sender.forget_local()  # not measured: the first of its shape may compile something
-                sender.send(prompts[:at_once])
+            _warm(by_side.values(), prompts[:at_once])
         engine.evidence.loads()  # those so far aren't timed
         for repeat in range(self.repeats):
             chosen = [prompts[(repeat + i) % len(prompts)] for i in range(at_once)]
@@ -87,6 +86,13 @@ class Branch:
         return Sender(
             engine.client, cell.id, salt, engine.adapter.timed_params(cell), engine.settings.request_limit_s
         )  # fmt: skip
+
+
+def _warm(senders: Iterable[Sender], prompts: Sequence[Prompt]) -> None:
+    """Not measured: the first of its shape may compile something."""
+    for sender in {id(sender): sender for sender in senders}.values():
+        sender.forget_local()
+        sender.send(prompts)
 
 
 def _sample(

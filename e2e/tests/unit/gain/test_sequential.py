@@ -66,7 +66,7 @@ def answers(effect: float, *, times: int, looks: int) -> list[tuple[str, int]]:
         rng, events = random.Random(seed), []
         for look in range(1, looks + 1):
             events += comparison(rng, effect=effect, pairs=10, look=look)
-            if settled(events, asked, "x", 1):
+            if settled(events, asked, {"branch": "x", "a": "one"}, 1):
                 break
         answer = _answer("x", 1, None, _samples(events, "x"), asked, None)
         found.append((answer.answer, answer.look))
@@ -96,6 +96,16 @@ def test_a_large_effect_ends_it_early_and_a_small_one_draws_on():
     large, none = answers(0.4, times=20, looks=4), answers(0.0, times=20, looks=4)
     assert {answer for answer, _ in large} == {"faster"}
     assert sum(look for _, look in large) < sum(look for _, look in none) / 2
+
+
+def test_pairs_are_drawn_on_while_the_changed_part_takes_less_than_can_be_told():
+    """An effect of half the TTFT would be seen at once, and nothing of a part that takes 2 %."""
+    took = {"branch": "x", "engine": "e", "cell": "one", "concurrency": 1, "length": 513}
+    events = comparison(random.Random(3), effect=0.0, pairs=20, look=1)
+    pair, asked = {"branch": "x", "a": "one"}, Asked(2, 0.5, "placement")
+    assert settled(events, asked, pair, 1)
+    timed = Event("gain.timings", {**took, "loads": 10, "read_s": 0.1, "place_s": 0.012})
+    assert not settled([*events, timed], asked, pair, 1)
 
 
 @pytest.mark.parametrize("pairs", [30, 60])

@@ -15,8 +15,8 @@ from e2e.judge import judge
 from e2e.recording.journal import read
 
 KINDS = {
-    "attached", "crash", "decode-bench", "example", "faults-index", "faults-kernel", "gain", "grid", "interrupted",
-    "maru", "offloading", "resumed", "two-at-once",
+    "attached", "crash", "decode-bench", "example", "faults-index", "faults-kernel", "gain", "gain-looks", "grid",
+    "interrupted", "maru", "offloading", "resumed", "two-at-once",
 }  # fmt: skip
 #: Healthy runs of one cell, whose every event is lost once.
 HEALTHY = ("example", "attached", "maru")
