@@ -176,10 +176,14 @@ def test_a_comparison_is_judged_again_in_its_own_folder_or_where_one_says(monkey
     (tmp_path / "ran").mkdir()
     shutil.copy(recordings / "gain-nhd.jsonl.gz", tmp_path / "ran" / "recording.jsonl.gz")
     monkeypatch.setenv("MARU_E2E_OUT", "a-run")
-    assert cli.execute(["gain", "--judge", "ran", "--out", "there"]) == 0
-    written = {"gain.json", "gain.md", "report.json", "report.md", "junit.xml"}
+    unseen = 3  # one of its effects is such that nobody could have seen it
+    assert cli.execute(["gain", "--judge", "ran", "--out", "there"]) == unseen
+    written = {
+        "junit.xml",
+        *(f"{what}.{form}" for what in ("gain", "report") for form in ("json", "md", "html", "csv")),
+    }
     assert {path.name for path in (tmp_path / "there").iterdir()} == written
     assert {path.name for path in (tmp_path / "ran").iterdir()} == {"recording.jsonl.gz"}
-    assert cli.execute(["gain", "--judge", "ran"]) == 0
+    assert cli.execute(["gain", "--judge", "ran"]) == unseen
     assert {path.name for path in (tmp_path / "ran").iterdir()} == written | {"recording.jsonl.gz"}
     assert not (tmp_path / "a-run").exists()
