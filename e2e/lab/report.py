@@ -20,8 +20,7 @@ _ORDER = ("fails", "mismatch", "refuses", "same")
 def write(regression: Result, bench: Result | None, *, directory: Path) -> None:
     """placement.* in ``directory``, and on the terminal. UsageError when it can't be written."""
     shown = document(regression, bench)
-    rows = [*regression["grid"], *(bench["rows"] if bench else [])]
-    write_forms(Report(lambda: shown, rows=lambda: rows), directory, "placement")
+    write_forms(Report(lambda: shown, rows=lambda: rows(regression, bench)), directory, "placement")
     terminal.show(shown, on=terminal.console(sys.stdout))
     terminal.show([Paragraph(f"report: {directory / 'placement.md'}")], on=terminal.console(sys.stdout))
 
@@ -35,6 +34,11 @@ def document(regression: Result, bench: Result | None) -> Document:
         *_regression(regression),
         *(benchmark(bench) if bench else _not_timed()),
     ]
+
+
+def rows(regression: Result, bench: Result | None) -> list[Result]:
+    """What each kernel wrote, and how long it took."""
+    return [*regression["grid"], *(bench["rows"] if bench else [])]
 
 
 def _not_timed() -> list[Block]:

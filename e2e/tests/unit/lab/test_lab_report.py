@@ -7,11 +7,22 @@ import json
 from pathlib import Path
 
 from hypothesis import given
-from test_hostile_text import FEW, assert_harmless, assert_shows, poisoned, rows_are_whole, shown, words
+from read_html import assert_self_contained
+from test_hostile_text import (
+    FEW,
+    assert_harmless,
+    assert_no_formula,
+    assert_shows,
+    poisoned,
+    rows_are_whole,
+    shown,
+    words,
+)
 
 from e2e import cli
 from e2e.lab import command, report
-from e2e.report import markdown, terminal
+from e2e.report import html, markdown, spreadsheet, terminal
+from e2e.report.report_json import plain
 
 RECORDED = Path(__file__).resolve().parents[2] / "recordings" / "h200" / "bench.json.gz"
 REGRESSION = {
@@ -82,3 +93,5 @@ def test_hostile_text(draw):
     assert_harmless(text)
     assert rows_are_whole(text)
     assert_shows(shown(lambda on: terminal.show(blocks, on=on)))
+    assert_self_contained(html.render(blocks))
+    assert_no_formula(spreadsheet.table([plain(row) for row in report.rows(found, timed)]))
