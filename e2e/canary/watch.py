@@ -21,6 +21,8 @@ from e2e.canary.target import Target, why
 TICK_S, LOOK_S = 1.0, 10.0
 #: Requests that wait: the engine is busy.
 BUSY = 0
+#: What is waited for, and will come.
+BUDGETS = ("budget", "store_budget", "share")
 COVERAGE = "coverage.txt"
 
 
@@ -41,12 +43,14 @@ class Watch:
     _looked_s: dict[str, float] = field(default_factory=dict)
     _restarts: dict[str, int] = field(default_factory=dict)
     _next: Probe | None = None
-    _told: str = ""
+    #: target -> the trouble that was told of it last
+    _told: dict[str, str] = field(default_factory=dict)
     #: that were compared, by this canary itself
     loads: int = 0
 
     def run(self) -> None:
         pause, began_s, done = threading.Event(), time.monotonic(), 0
+        self.exported.standing(self.prober.memory, self.targets, time.time())
         while self.seconds is None or time.monotonic() - began_s < self.seconds:
             if self.probes is not None and done >= self.probes:
                 return
@@ -61,14 +65,16 @@ class Watch:
                 self._left(target, self._look(target, now_s))
         if self._next is None:
             self._next = self._alike() or self.choice.next(time.time())
-        probe = self._next
-        if not self._may(probe, now_s):
+        probe, reason = self._next, self._why_not(self._next, now_s)
+        if reason in BUDGETS:
             return False
-        self._next = None
-        self._probe(probe)
-        return True
+        self._next = None  # whoever is in trouble keeps nobody else waiting
+        if not reason:
+            self._probe(probe)
+        return not reason
 
-    def _may(self, probe: Probe, now_s: float) -> bool:
+    def _why_not(self, probe: Probe, now_s: float) -> str:
+        """What keeps it back now; empty: nothing does."""
         cost, stored = stories.cost(probe.program, self.answer), stories.stored(probe.program)
         asked = [target for target in self.targets if target.name in probe.sites]
         for target in asked:
@@ -76,8 +82,8 @@ class Watch:
             if not reason:
                 reason = self._look(target, now_s)
             if self._left(target, reason):
-                return False
-        return True
+                return reason
+        return ""
 
     def _left(self, target: Target, reason: str) -> bool:
         """Is it left alone?"""
@@ -111,20 +117,20 @@ class Watch:
         pause = target.pauses.trouble(now_s)
         self.exported.probes.labels(target.name, "none", "error", reason).inc()
         self.prober.memory.reasons[reason] += 1
-        self._once(f"{target.name}: {error} It is left alone for {pause:.0f} s.")
+        self._once(target.name, error, pause)
 
-    def _once(self, text: str) -> None:
+    def _once(self, name: str, error: EngineError, pause_s: float) -> None:
         """The same thing is not said again and again."""
-        key = text.rpartition(" It is left")[0]
-        if key != self._told:
-            self.say(text)
-        self._told = key
+        if self._told.get(name) != (what := why(error)):
+            self.say(f"{name}: {error} It is left alone for {pause_s:.0f} s.")
+        self._told[name] = what
 
     def _alike(self) -> Probe | None:
         """A pair of which it is not known yet whether they compute alike."""
         units = self.prober.memory.units()
         tokens = self.choice.lengths.at(0, units)
-        for one, other in combinations([target.name for target in self.targets], 2):
+        now_s = time.monotonic()
+        for one, other in combinations([target.name for target in self.targets if target.pauses.over(now_s)], 2):
             unknown = frozenset((one, other)) not in self.prober.alike and self.choice.shared(one, other)
             if unknown and self._tried(one, other):
                 texts = stories.texts_of(tokens, units)
@@ -162,12 +168,13 @@ class Watch:
         if outcome.error:
             name, error = outcome.error
             pause = self.prober.targets[name].pauses.trouble(now_s)
-            self._once(f"{name}: {error} It is left alone for {pause:.0f} s.")
+            self._once(name, error, pause)
             return
         if outcome.verdict in ("corrupt", "unconfirmed"):
             self.say(f"{outcome.verdict}: probe {outcome.id} of {' -> '.join(probe.sites)}: {outcome.reason}")
         for target in (self.prober.targets[name] for name in probe.sites):
             target.pauses.well()
+            self._told.pop(target.name, None)
             if outcome.verdict == "pass":
                 self.exported.success.labels(target.name).set_to_current_time()
         for name, source in (outcome.seen.sources if outcome.seen else {}).items():

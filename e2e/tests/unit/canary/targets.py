@@ -36,6 +36,8 @@ LOOKS = {
     "metrics-nan": (COUNTERS % 0).replace(" 1000", " NaN").encode(), "metrics-slow": "slow", "metrics-lost": "lost",
 }  # fmt: skip
 MORE = {"busy": (COUNTERS % 3).encode()}
+#: Looks at one that dies, until it does.
+LIVES = 1
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -49,6 +51,9 @@ class Handler(BaseHTTPRequestHandler):
             answer = {"tokens": [crc32(word.encode()) % 50_000 for word in words]}
         else:
             answer = {"v1/models": MODELS, "version": VERSION}.get(path, ROLES.get(role, 500))
+        if role == "dies" and path == "metrics":
+            self.server.looks += 1
+            answer = answer if self.server.looks <= LIVES else "lost"
         if answer == "slow":
             time.sleep(1.5)
             answer = 500
@@ -75,6 +80,7 @@ class Handler(BaseHTTPRequestHandler):
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
+    looks = 0
 
     def handle_error(self, *about: object) -> None:
         """A client that went away is no news."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 
 import pytest
@@ -38,19 +39,21 @@ def words(tmp_path_factory):
     return folder
 
 
-def turned(address: str, role: str, folder, words, turns: int = 3):
-    """A canary after so many turns, an hour apart."""
-    limit = "0.3" if "slow" in role else "30"
+def turned(address: str, roles: str, folder, words, turns: int = 3):
+    """A canary after so many turns, an hour apart. ``roles``: of its targets."""
+    limit = "0.3" if "slow" in roles else "30"
     flags = CanaryFlags(
-        targets=[f"{address}/{role}"], out=folder, share="100%", request_limit_s=limit, api_key=KEY, prompts_dir=words,
+        targets=[f"{address}/{role}" for role in roles.split()], out=folder, share="100%", request_limit_s=limit,
+        api_key=KEY, prompts_dir=words,
     )  # fmt: skip
     memory = Memory(Units(flags.block, flags.chunk, flags.step))
     begin = {"command": [], "versions": {}, "machine": {}, "settings": {}, "wall_time": ""}
     segments = Segments(folder, keeps=1 << 20, begin=lambda: begin, secrets=frozenset({KEY}))
     watch = watch_of(flags, segments, memory)
+    began_s = time.monotonic()
     with closing(segments):
         for turn in range(turns):
-            watch.turn(3600.0 * turn)
+            watch.turn(began_s + 3600.0 * turn)
     return watch, memory
 
 
@@ -71,7 +74,7 @@ def test_it_is_named_counted_and_left_alone(address, words, role, tmp_path, capf
     assert "left alone for" in said
     assert said.isprintable()
     assert KEY not in said
-    assert not watch.targets[0].pauses.over(3600.0 * 2 + 1)
+    assert watch.targets[0].pauses.until_s > time.monotonic()
     for path in tmp_path.glob("*/recording.jsonl"):
         assert KEY not in path.read_text()
         assert all(cell.verdict.value in ("error", "inconclusive") for cell in judge(read(path)).cells)
@@ -82,6 +85,15 @@ def test_nobody_there(words, tmp_path, capfd):
     assert {*memory.reasons} == {"unreachable"}
     assert "Nothing answers" in capfd.readouterr().err
     assert watch.targets[0].restarts == 0
+
+
+def test_one_that_died_keeps_nobody_else_waiting(address, words, tmp_path, capfd):
+    watch, memory = turned(address, "500 dies", tmp_path, words, turns=50)
+    assert watch.targets[1].identity is not None, "it was there"
+    assert memory.reasons["unreachable"] >= 3
+    assert memory.by["local", ("a",)].probes >= 1
+    said = capfd.readouterr().err.splitlines()
+    assert sorted(line[:2] for line in said) == ["a:", "b:"]
 
 
 def test_a_busy_engine_is_not_asked(address, words, tmp_path, capfd):
