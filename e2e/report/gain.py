@@ -55,9 +55,9 @@ def _plot(answers: Sequence[Answer]) -> Iterator[PageBlock]:
     told = [answer for answer in answers if answer.client is not None]
     if not told:
         return
-    bars = [(_named(answer), answer.client, answer.noise) for answer in told]
-    if svg := plots.changes(bars, rows=len(bars)):
-        yield Plot(svg, "Change of the client's TTFT with its interval; grey is a again against a, the noise.")
+    if svg := plots.changes([(_named(answer), answer) for answer in told], rows=len(told)):
+        says = "Change of the client's TTFT with its interval; grey is a again against a, the noise."
+        yield Plot(svg, f"{says} Blue is told to be faster, orange slower.")
     else:
         yield Paragraph(plots.MISSING)
 

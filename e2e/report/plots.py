@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING
 
+from e2e.base.gain import FASTER, SLOWER
 from e2e.report.escape import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from e2e.base.gain import Change
+    from e2e.base.gain import Answer
     from e2e.report.trends import Trend
 
 MISSING = (
@@ -103,17 +104,17 @@ def by_length(axes: Axes, samples: Mapping[str, Sequence[tuple[int, float]]]) ->
 
 
 @_drawn
-def changes(axes: Axes, bars: Sequence[tuple[str, Change, Change | None]]) -> None:
-    """(name, change, noise): relative changes of TTFT with their intervals, from above down."""
-    for row, (_, change, noise) in enumerate(bars):
+def changes(axes: Axes, answers: Sequence[tuple[str, Answer]]) -> None:
+    """(name, answer): relative changes of TTFT with their intervals, from above down, coloured by what was told."""
+    for row, (_, answer) in enumerate(answers):
+        change, noise = answer.client, answer.noise
         if noise is not None:
             axes.plot([noise.low * 100, noise.high * 100], [row, row], linewidth=9, alpha=0.25, color=_INK)
-        beyond = noise is None or not noise.low <= change.median <= noise.high
-        colour = COLOURS[0] if beyond and change.median < 0 else COLOURS[1] if beyond else _INK
+        colour = {FASTER: COLOURS[0], SLOWER: COLOURS[1]}.get(answer.answer, _INK)
         axes.plot([change.low * 100, change.high * 100], [row, row], linewidth=2, color=colour)
         axes.plot([change.median * 100], [row], "o", markersize=5, color=colour)
     axes.axvline(0, linewidth=0.8, color=_INK)
-    axes.set_yticks(range(len(bars)), [named(name) for name, _, _ in bars])
+    axes.set_yticks(range(len(answers)), [named(name) for name, _ in answers])
     axes.invert_yaxis()
     axes.grid(axis="x")
     axes.set_xlabel("change of TTFT, %")
