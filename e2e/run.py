@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from e2e.attempt import Name, begin, clean_up, under_way
+from e2e.base.cell import Cell
 from e2e.base.errors import SettingsError, UsageError
 from e2e.base.event import Event
 from e2e.base.exhibit import Exhibit
@@ -34,7 +35,7 @@ def run(settings: Settings) -> int:
     before = read(settings.recording) if settings.resume else []
     made_of, adapter, grid = chosen(settings)
     done = finished(before)
-    todo = by_engine([cell for cell in grid.cells if cell.id not in done], adapter)
+    todo = left(by_engine(grid.cells, adapter), done)
     parts, grid = parts_of(todo, grid, settings, adapter, made_of)
     starts = sum(part.starts for part in parts)
     if why := None if settings.attach else adapter.crowded(starts=starts):
@@ -49,6 +50,12 @@ def run(settings: Settings) -> int:
             player.progress.todo(steps_of(groups))
             player.play(groups.pop(0))
     return report(settings.out, strict=settings.strict)
+
+
+def left(groups: Mapping[str, Sequence[Cell]], done: Container[str]) -> dict[str, list[Cell]]:
+    """What is still to be played, engine by engine in the order of the whole grid: a run goes on where it stopped."""
+    todo = {key: [cell for cell in cells if cell.id not in done] for key, cells in groups.items()}
+    return {key: cells for key, cells in todo.items() if cells}
 
 
 def by_baseline(parts: Sequence[KeyPart]) -> list[list[KeyPart]]:

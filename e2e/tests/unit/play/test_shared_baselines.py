@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic_recording import BASELINE, CELL, KEY, Recording
 
+from e2e.base.cell import Cell
 from e2e.base.verdict import Reason, Verdict
 from e2e.connectors.embedded import Embedded
 from e2e.connectors.maru.adapter import Maru
@@ -16,7 +17,7 @@ from e2e.grid.cells import by_engine, expand
 from e2e.grid.selection import Selection
 from e2e.judge import judge
 from e2e.report.facts import facts
-from e2e.run import by_baseline, steps_of
+from e2e.run import by_baseline, left, steps_of
 from e2e.settings.settings import Settings
 
 KEYS = frozenset({"maru_kv_chunk_tokens", "maru_use_layerwise", "maru_async_load", "maru_overlap_load_with_compute"})
@@ -74,6 +75,17 @@ def test_each_key_is_judged_by_the_answers_that_it_asked_for():
     first, second = judge(made.build()).cells
     assert first.verdict is Verdict.PASS
     assert second.reason is Reason.FIRST_ANSWER_DIFFERS
+
+
+def test_a_run_goes_on_with_the_engine_that_it_stopped_at():
+    """Also where what is left of that stands behind other engines' cells, as planted faults do."""
+    one, other, planted = (
+        Cell({"layout": layout, **fault})
+        for layout, fault in (("HND", {}), ("NHD", {}), ("HND", {"fault": "bit_flip"}))
+    )
+    groups = by_engine([one, other, planted], Embedded())
+    assert list(left(groups, {one.id}).values()) == [[planted], [other]]
+    assert list(left(groups, {one.id, planted.id}).values()) == [[other]]
 
 
 def test_a_lent_engine_counts_as_no_start():
