@@ -236,7 +236,7 @@ def test_a_signal_waits_for_nothing_that_is_on_its_way(tmp_path, monkeypatch):
         sent(self, scene, step, forgiving=forgiving)
         if step.name == "hot":
             os.kill(os.getpid(), signal.SIGUSR1)
-            hung.wait(20)
+            hung.wait(60)
 
     def stop(number, frame):
         raise Stopped(number)
@@ -244,10 +244,10 @@ def test_a_signal_waits_for_nothing_that_is_on_its_way(tmp_path, monkeypatch):
     monkeypatch.setattr(FakeEngine, "send", send_or_hang)
     before = signal.signal(signal.SIGUSR1, stop)
     try:
-        late = Break("server", "suspend", "index", after_s=9.0)
+        late = Break("server", "suspend", "index", after_s=60.0)
         began_s = time.monotonic()
         played = Played(tmp_path, key("K", own(Together((send("hot", ONE), late)))))
-        assert time.monotonic() - began_s < 8
+        assert time.monotonic() - began_s < 40
     finally:
         signal.signal(signal.SIGUSR1, before)
         hung.set()

@@ -134,7 +134,7 @@ def test_a_signal_waits_for_no_request_that_is_on_its_way():
     class Hanging(Client):
         def complete(self, token_ids, **options):
             self.calls.append(token_ids)
-            answered.wait(20)
+            answered.wait(60)
             return ANSWER
 
     def stop(number, frame):
@@ -146,7 +146,7 @@ def test_a_signal_waits_for_no_request_that_is_on_its_way():
         began_s = time.monotonic()
         with pytest.raises(Stopped):
             run(client, journal, at_once=2)
-        assert time.monotonic() - began_s < 10
+        assert time.monotonic() - began_s < 40
     finally:
         signal.signal(signal.SIGUSR1, before)
         answered.set()

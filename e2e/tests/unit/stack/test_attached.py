@@ -89,11 +89,11 @@ def test_a_key_goes_to_every_route_and_into_no_event(server, recorded):
 
 
 def test_one_that_hangs_is_given_up_at_the_limit(server):
-    server.delay_s = 5
+    server.delay_s = 60
     began_s = time.monotonic()
     with pytest.raises(UsageError, match=r"did not answer /version within 0.3 s; see in its log"):
         look(server.url, limit_s=0.3)
-    assert time.monotonic() - began_s < 4
+    assert time.monotonic() - began_s < 40
 
 
 def test_an_answer_that_does_not_end_is_given_up_too(monkeypatch):
@@ -101,7 +101,7 @@ def test_an_answer_that_does_not_end_is_given_up_too(monkeypatch):
         def do_GET(self):
             self.send_response(200)
             self.end_headers()
-            for _ in range(100):
+            for _ in range(1000):
                 self.wfile.write(b" " * 1000)
                 self.wfile.flush()
                 time.sleep(0.05)
@@ -117,7 +117,7 @@ def test_an_answer_that_does_not_end_is_given_up_too(monkeypatch):
         url = f"http://127.0.0.1:{server.server_port}"
         with pytest.raises(UsageError, match=r"did not answer /version within 0\.4 s"):
             look(url, limit_s=0.4)
-        assert time.monotonic() - began_s < 4, "not when all of it has come, which takes 5 s"
+        assert time.monotonic() - began_s < 40, "not when all of it has come, which takes 50 s"
         monkeypatch.setattr(probe, "MOST_BYTES", 3000)
         with pytest.raises(UsageError, match="did not answer /version"):
             look(url, limit_s=4)

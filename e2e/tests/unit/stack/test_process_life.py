@@ -95,7 +95,7 @@ def test_one_that_ignores_us_is_killed(start, recorded):
     began = time.monotonic()
     engine.stop(0.5)
     assert not engine.alive()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert recorded.one("engine.stop")["graceful"] is False
 
 
