@@ -42,7 +42,9 @@ def story(name: str, **options) -> Recording:
 def programmed(events: list[Event]) -> list[Event]:
     """A recording from before there were programs, with the ones that it is lifted to written into it."""
     return [
-        replace(event, data={**event.data, **recorded(lift(event.data))}) if event.kind == "plan.cell" else event
+        replace(event, data={**event.data, **recorded(lift(event.data))})
+        if event.kind == "plan.cell" and "program" not in event.data
+        else event
         for event in events
     ]
 

@@ -57,8 +57,8 @@ ROWS = (
     Row("judge: --out is in a file", ("judge", "run", "--out", "file/x"), 2, ("file/x", "folder"), given=run()),
     Row("judge: --out can't be made", ("judge", "run", "--out", "/proc/x"), 2, ("/proc/x", "folder"), given=run()),
     Row(
-        "gain --judge: a folder is in the way of gain.json", ("gain", "--judge", "run"), 2,
-        ("can't write run/gain.json", "make room for it"), given=run("gain.json", recording="gain-nhd"),
+        "gain --judge: a folder is in the way of gain.md", ("gain", "--judge", "run"), 2,
+        ("can't write run/gain.md", "make room for it"), given=run("gain.md", recording="gain-nhd"),
     ),
     of_night("summary.md"),
     of_night("night.json"),
