@@ -56,7 +56,7 @@ def configured(name: str) -> dict[str, dict]:
 def test_config_of_every_override(client, name):
     services = configured(name)
     assert services.keys() >= {"rig"}
-    assert ("engine" in services) == (name == "engine")
+    assert ("engine" in services) == (name in ("engine", "canary"))
     assert ("maru-server" in services) == (name in ("maru-servers", "cxl", "dax-fs"))
     for each in services.values():
         assert "privileged" not in each
