@@ -20,7 +20,8 @@ from e2e.scenarios.sized import Scenario, Sized
 
 #: Generated tokens of which the KV is served; some more are generated, as that of the last one is never computed.
 REACH, MORE = 12, 3
-#: Tokens that are new in the next turn: an answer and a question.
+#: Tokens that are new in the next turn: an answer and a question; fewer where that would be a unit by itself, which is
+#: stored before the turn is asked again.
 NEW = 96
 FIRST, NEXT = (0, 1), (2, 3)
 
@@ -34,10 +35,11 @@ class Turns(Scenario):
     def program(self, cell: Sized) -> Program:
         legs = [number + 1 for number in FIRST]
         ends = [number * cell.leg for number in legs]
+        new = min(NEW, cell.unit - 1)
         source = ("baseline", "first") if cell.baseline else ("connector", "first")
         firsts = (Text(end - REACH) for end in ends)
         nexts = (
-            Text(end + NEW, like=text, shared=end - REACH, follows=source)
+            Text(end + new, like=text, shared=end - REACH, follows=source)
             for text, end in zip(FIRST, ends, strict=True)
         )  # fmt: skip
         plain = (("baseline", "next"),) if cell.baseline else ()

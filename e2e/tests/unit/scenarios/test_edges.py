@@ -15,7 +15,8 @@ from e2e.scenarios.table import SCENARIOS, lacking
 
 CELL = Sized(lengths=(513, 1030), rule=HitRule(256), block_size=16, step=512, answer=8)
 SIZES = [
-    CELL, replace(CELL, baseline=False), replace(CELL, rule=HitRule(16), step=None), replace(CELL, block_size=128),
+    CELL, replace(CELL, baseline=False), replace(CELL, rule=HitRule(16), step=None),
+    replace(CELL, rule=HitRule(64), block_size=64), replace(CELL, block_size=128),
     replace(CELL, rule=HitRule(256, hold_back=2)),
 ]  # fmt: skip
 
@@ -45,6 +46,7 @@ def test_the_next_turn_is_served_generated_tokens_and_both_caches_serve_as_many(
         assert recipe.shared == program.answered(text) < tokens <= computed
         assert cell.local(computed + 1) == tokens
         assert recipe.shared + first.answer < recipe.tokens, "something new is asked"
+        assert cell.rule.external(recipe.tokens) == tokens, "and no unit of it, which would be served as well"
     assert happened(turn)["external"] > sum(served) - min(
         tokens - program.answered(text) for text, tokens in zip(turn.texts, served, strict=True)
     ), "one that falls short of its answer is seen"
