@@ -54,6 +54,16 @@ def test_the_story_shows_it(scenario, fault):
     assert (Reason.SCENARIO_DID_NOT_HAPPEN in found) is (fault in HIDE)
 
 
+def test_a_soak_meets_what_strikes_one_chunk_in_a_hundred():
+    """Units of 64 tokens, so that a short one meets some; its ``turns`` was served a unit more than it said, then."""
+    cell = judged("soak-rare_bit_flip")
+    wrong = [finding for finding in cell.findings if finding.verdict is Verdict.CORRUPT]
+    assert {finding.reason for finding in wrong} == {Reason.DIGEST_DIFFERS}
+    assert {finding.evidence["wrong_pages"] for finding in wrong} == {1}
+    (silent,) = judged("replay-rare_bit_flip").findings
+    assert silent.reason is Reason.FAULT_NOT_FIRED
+
+
 @pytest.mark.parametrize("fault", HARMLESS_THERE)
 def test_the_rerun_passes_though_it_did_wrong(fault):
     cell = judged(f"replay-{fault}")
