@@ -21,11 +21,11 @@ def _events(out: Path) -> list[dict]:
     return [json.loads(line) for line in lines]
 
 
-def _wait_for(condition, limit_s: float, what: str) -> None:
+def _wait_for(condition, limit_s: float, what: str, *, every_s: float = 0.2) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come within {limit_s:g} s"
-        time.sleep(0.2)
+        time.sleep(every_s)
 
 
 def test_killed_run_is_judged_resumed_and_leaves_nothing(tmp_path) -> None:
