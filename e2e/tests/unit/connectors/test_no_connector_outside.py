@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[4]
 AT_HOME = ("e2e/connectors/", "e2e/inside/", "e2e/lab/", "e2e/tests/", "e2e/faults/catalogue.py")
 NAMES = re.compile(r"embedded|maru|lmcache|offloading|decode.?bench|exampleconnector", re.IGNORECASE)
-#: The project's own name, in its command, package, variables and files.
-OURS = re.compile(r"maru[-_.](e2e|connector)", re.IGNORECASE)
+#: The project's own name, in its command, package, variables, files and metrics.
+OURS = re.compile(r"maru[-_.](e2e|connector|canary)", re.IGNORECASE)
 FILES = [path for path in sorted((ROOT / "e2e").rglob("*.py")) if not str(path.relative_to(ROOT)).startswith(AT_HOME)]
 
 
