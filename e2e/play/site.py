@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from threading import Event
 
 from e2e.base.cell import Cell
 from e2e.base.connector import Adapter
@@ -156,6 +157,7 @@ class LiveEngine:
     def end(self, *, killed: bool, amid: str = "") -> None:
         if amid:
             self._under_way(amid)
+            Event().wait(self.site.slow_s / 2)  # the blow falls in the midst of a unit, not where it has just begun
         self._ended = True
         if killed:
             self.engine.kill()
