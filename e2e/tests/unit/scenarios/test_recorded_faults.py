@@ -64,6 +64,17 @@ def test_a_soak_meets_what_strikes_one_chunk_in_a_hundred():
     assert silent.reason is Reason.FAULT_NOT_FIRED
 
 
+def test_an_engine_that_is_killed_leaves_what_it_told_too_early():
+    """It took the count of its fault along, so that the scoreboard calls this undecided."""
+    cell = judged("struck-announced_early")
+    wrong = {
+        (finding.reason, finding.evidence["arm"]) for finding in cell.findings if finding.verdict is Verdict.CORRUPT
+    }
+    assert {(Reason.DIGEST_DIFFERS, "stored"), (Reason.TOKENS_DIFFER, "loaded")} < wrong
+    assert Reason.FAULT_NOT_FIRED in {finding.reason for finding in cell.findings}
+    assert (judged("struck").verdict, judged("struck").findings) == (Verdict.PASS, ())
+
+
 @pytest.mark.parametrize("fault", HARMLESS_THERE)
 def test_the_rerun_passes_though_it_did_wrong(fault):
     cell = judged(f"replay-{fault}")
