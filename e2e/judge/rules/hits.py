@@ -103,8 +103,10 @@ def _connector(view: CellView, sent: Sent) -> list[Finding]:
 
 
 def _unsure(sent: Sent) -> int:
-    """Tokens that one counts when a request is looked up, and another with a first token that nobody waited for."""
-    return sum(hit.external.most for prompt, hit in sent.arm.expected.items() if prompt in sent.arm.gone)
+    """Tokens that one counts when a request is looked up, and another with a first token that nobody waited for. Of a
+    load between steps that was to fail, and did, vLLM takes back what it had believed."""
+    failed = bool(sent.arm.load_failed) and sent.asked_for("load_failures")
+    return sum(hit.external.most for prompt, hit in sent.arm.expected.items() if failed or prompt in sent.arm.gone)
 
 
 def _within(span: Span, found: int) -> bool:

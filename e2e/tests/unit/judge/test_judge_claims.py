@@ -474,6 +474,12 @@ class TestNemesis:
         recording = self.run().change("digest.taken", put(failed=True), arm="warm", prompt=0)
         assert Reason.LOAD_FAILED in reasons(verdict(recording))
 
+    def test_of_a_load_that_was_to_fail_vllm_may_take_back_what_it_believed(self):
+        """It does of one between steps; of any other its sources must agree."""
+        for arm, expected in (("hurt", False), ("warm", True)):
+            recording = self.run().change("metrics.delta", count(external_kv_transfer=0), arm=arm)
+            assert (Reason.SOURCES_DISAGREE in reasons(verdict(recording))) is expected, arm
+
     def test_what_did_not_happen_shows_nothing(self):
         recording = self.run().change("connector.evidence", count(load_failures=0), arm="hurt")
         assert Reason.SCENARIO_DID_NOT_HAPPEN in reasons(verdict(recording))
