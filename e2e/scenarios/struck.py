@@ -52,7 +52,8 @@ class Struck(Scenario):
             return Together((victim, Break("engine", f"kill_amid_{amid}", one.name))), Stop(one.name)
 
         start, apart = Start(one.name), forgotten(one)
-        stored_s = whole.external.most / cell.rule.granularity * SLOW_S + 1
+        # what the warm-up stored is moved first, and is no longer than this prompt
+        stored_s = 2 * (whole.external.most / cell.rule.granularity) * SLOW_S + 2
         return Program(
             (PLAIN, one),
             (Text(tokens),),
