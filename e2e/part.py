@@ -84,6 +84,16 @@ class KeyPart:
         """Tokens of the longest prompt."""
         return max(text.tokens for text in self.program.texts)
 
+    def sends(self, site: Site) -> Sequence[Send]:
+        """Those that the site's engine is made for: its own, where it has room of its own, since vLLM starts no engine
+        whose cache can't hold its longest request."""
+        own = [send for send in self.program.sends if site.kv_tokens and send.site == site.name]
+        return own or self.program.sends
+
+    def longest_at(self, site: Site) -> int:
+        """Tokens of the longest prompt that it takes for sure."""
+        return max(self.program.texts[text].tokens for send in self.sends(site) for text in send.texts)
+
     def tokens(self, site: Site) -> int:
         """Tokens that the site keeps in its KV cache: whole blocks of every prompt that it is sent under a salt, and of
         its answer, and the null block."""
@@ -165,7 +175,7 @@ class KeyPart:
         config = self._on_pool(site).config(cell, pool_dir=pool_dir, block_size=block_size)
         if site.connector and site.slow_s:
             config = self.adapter.slowed(config, site.slow_s)
-        longest = max(self.program.texts[text].tokens + self.answer(s) for s in self.program.sends for text in s.texts)
+        longest = max(self.program.texts[text].tokens + self.answer(s) for s in self.sends(site) for text in s.texts)
         room = int(self.tokens(site) * (1 if site.kv_tokens else KV_SPARE)) * (self.bytes_per_token or 0)
         return EngineSpec(
             name=name, engine_key=self.key, role=site.name, model=model, device=settings.device,

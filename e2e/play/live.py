@@ -156,7 +156,7 @@ class LiveWorld:
             build = spec.connector.build if spec.connector else {}
             effective = observe_engine(client, spec.name, self.record, build=build)["effective"]
             check_room(scene.part, site, effective)
-            self._warm_up(scene.part, spec.name, client)
+            self._warm_up(scene.part, site, spec.name, client)
             return LiveEngine(
                 spec.name, site, engine, client, self._witness(spec, client, engine, effective), store, effective,
                 scene.part.adapter, self.settings, self.prompts, self.record, f"{self.run_id}.{self.attempt}",
@@ -166,12 +166,13 @@ class LiveWorld:
             engine_failed(self.record, spec.name, "prepare", error, cause=str(error), log_tail=engine.log_tail())
             raise
 
-    def _warm_up(self, part: KeyPart, name: str, client: EngineClient) -> None:
+    def _warm_up(self, part: KeyPart, site: Site, name: str, client: EngineClient) -> None:
         encode = self.made_of.encode or client.tokenize
         self.prompts.build(part.key, part.program, encode)
         prompt = arms.warm_up_prompt(
-            self.made_of.texts, encode, step=part.lengths.step, longest=part.longest, nonce=f"{self.run_id}/{name}"
-        )
+            self.made_of.texts, encode, step=part.lengths.step, longest=part.longest_at(site),
+            nonce=f"{self.run_id}/{name}",
+        )  # fmt: skip
         arms.warm_up(client, prompt)
 
     def _witness(self, spec: EngineSpec, client: EngineClient, engine: Engine, effective: Mapping) -> Rpc:
