@@ -128,7 +128,9 @@ def check_machine(wanted: Wanted) -> None:
         raise SettingsError(f"{sys.executable} can't make environments; install venv (apt-get install python3-venv).")
     if wanted.device == "cpu" and platform.system() == "Linux" and not world.has_library("libnuma.so.1"):
         raise SettingsError("vLLM for CPU needs libnuma; install it (apt-get install libnuma1).")
-    there = next(folder for folder in (wanted.venv, *wanted.venv.parents) if folder.is_dir())
+    there = next(place for place in (wanted.venv, *wanted.venv.parents) if place.exists())
+    if not there.is_dir():
+        raise SettingsError(f"{there} can't be written (it is a file); name another --venv.")
     free, room = shutil.disk_usage(there).free, ROOM[wanted.device]
     if free < room and not wanted.python.exists():
         raise SettingsError(

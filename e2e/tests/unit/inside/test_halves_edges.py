@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 
+from e2e.inside.index import protocol as p
 from e2e.tests.unit.inside.test_halves import CHUNK, COLD, OTHER, SETTINGS, Engine
 
 SYNC = SETTINGS[0]
@@ -142,11 +143,11 @@ def test_a_shorter_prompt_gets_its_own_chunks(engine, fault, right):
 
 @pytest.mark.parametrize(("fault", "whole"), [("", True), ("announced_early", False)])
 def test_what_is_found_while_a_store_is_under_way_is_whole(engine, fault, whole):
-    one, settings = engine(maru_async_store=True, embedded_slow_s=0.3), {**SYNC, "fault": fault}
+    one, settings = engine(maru_async_store=True, embedded_slow_s=1.0), {**SYNC, "fault": fault}
     one.compute(begun(one, "cold", 100, **settings), COLD, [100])
     expected = one.kv(COLD, 96)
-    deadline = time.monotonic() + 10
-    while not one.pool.evidence.under_way()["store"]:
+    deadline = time.monotonic() + 30
+    while not one.pool.evidence.under_way()["store"] or (fault and not one.pool.ask(p.List())):
         assert time.monotonic() < deadline
     again = one.request("again", 100, **settings)
     served = one.load(again, OTHER)
