@@ -144,12 +144,13 @@ class ProcessEngine(LoggedEngine):
             outcome = wait(self._ready, dead=lambda: not self.alive(), limit_s=deadline - time.monotonic())
         if outcome is Outcome.READY:
             self._release_port()
-            self._launcher.ledger.own_shared_memory(shared_memory_of(self._child.processes()))
             self._record("engine.ready", engine=self.name, start_s=(time.monotonic_ns() - self._began_ns) / 1e9)
             return
         raise self._never_ready(outcome, limit_s)
 
     def _ready(self) -> bool:
+        """Each time, what it has mapped so far is owned: an engine that dies before it is ready leaves that, too."""
+        self._launcher.ledger.own_shared_memory(shared_memory_of(self._child.processes()))
         return probe.is_healthy(self.url) and self._listens()
 
     def _listens(self) -> bool:

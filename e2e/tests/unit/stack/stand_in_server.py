@@ -1,13 +1,14 @@
 """Stands in for vLLM's API server where process life is tested. Behaviour comes from the environment:
 
 STAND_IN  "ready": serves; "refuse": raises; "silent": never serves; "deaf": serves, and ignores SIGINT;
-          "crash": serves, and dies by SIGKILL at a request for /crash.
+          "crash": serves, and dies by SIGKILL at a request for /crash; "mapped": maps the file SEGMENT, and dies.
 At /self it tells what it was started with.
 STAND_IN_CHILD  "1": first starts a child that leaves the process group and ignores SIGINT.
 """
 
 import argparse
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -53,6 +54,13 @@ def main():
         subprocess.Popen([sys.executable, "-c", CHILD])
     if mode == "refuse":
         raise ValueError("this engine refuses")
+    if mode == "mapped":
+        with open(os.environ["SEGMENT"], "w+b") as file:
+            file.truncate(64)
+            mapped = mmap.mmap(file.fileno(), 64)
+        time.sleep(2)
+        mapped.close()
+        os.kill(os.getpid(), signal.SIGKILL)
     if mode == "silent":
         time.sleep(600)
     if mode == "deaf":

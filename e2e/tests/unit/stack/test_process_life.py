@@ -8,6 +8,7 @@ import socket
 import socketserver
 import threading
 import time
+import uuid
 
 import pytest
 import requests
@@ -16,6 +17,7 @@ from e2e.base.errors import EngineCrashed, EngineRefused, EngineTimeout, Setting
 from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.owned import ENGINE_MARK, MARK, marked
 from e2e.stack.process import HeldPort, ProcessLauncher
+from e2e.stack.reaper import SHARED
 from e2e.stack.spec import EngineSpec
 from e2e.waits import Outcome, wait
 
@@ -64,6 +66,18 @@ def test_one_that_ends_before_it_is_ready(start, recorded):
     assert "Traceback" in caught.value.log_tail
     failed = recorded.one("engine.failed")
     assert (failed["stage"], failed["error"], failed["cause"]) == ("start", "EngineRefused", caught.value.cause)
+
+
+def test_what_one_that_died_before_it_was_ready_had_mapped_goes_with_the_run(start, ledger):
+    """Two ranks that could not start left 16 MiB of shared memory."""
+    segment = SHARED / f"psm_{uuid.uuid4().hex[:8]}"
+    engine = start("mapped", SEGMENT=str(segment))
+    with pytest.raises(EngineRefused):
+        engine.wait_ready(20)
+    assert segment.exists()
+    engine.stop()
+    ledger.close()
+    assert not segment.exists()
 
 
 def test_one_that_is_too_slow(start, recorded):
