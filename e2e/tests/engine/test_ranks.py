@@ -7,7 +7,7 @@ import pytest
 from e2e.stack.reaper import segments
 from e2e.tests.engine.tiny import tiny_model
 
-# long, since two ranks that spin on two cores which others keep busy fail loads by time (an error, never a wrong answer)
+# long, since on two busy cores two ranks that spin fail loads by time (an error, never a wrong answer)
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
 CELLS = ("storage_format=chunkwise,overlap=off", "storage_format=layerwise,overlap=on")
 
