@@ -144,8 +144,8 @@ class EngineReady:
 
 @dataclass(frozen=True)
 class Effective:
-    """Read in the worker: shape, stride, num_blocks, num_layers, ... beside what is named here; what could not be read
-    is absent. ``connector_build``: what the adapter knows of the connector's own code. ``ranks``: how many workers
+    """Read in the worker: shape, stride, num_blocks, ... beside what is named here; what could not be read is absent.
+    ``connector_build``: what the adapter knows of the connector's own code. ``ranks``: how many workers
     answered, where more than one; what is named is the first one's, ``ranks_differ`` what they don't say alike."""
 
     versions: dict[str, Plain] = field(default_factory=dict)
@@ -157,6 +157,9 @@ class Effective:
     dtype: str | None = None
     kv_cache_dtype: str | None = None
     block_size: int | None = None
+    num_layers: int | None = None
+    heads: int | None = None
+    head_size: int | None = None
     max_num_batched_tokens: int | None = None
     tensor_parallel: int | None = None
     threads: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -90,7 +91,7 @@ def _token_bytes(events: Iterable[Event]) -> int | None:
     told = [event["effective"] for event in events if event.kind == "engine.config"]
     names = ("num_layers", "heads", "head_size", "dtype")
     for effective in told:
-        layers, heads, size, dtype = (effective.get(name) for name in names)
-        if layers and heads and size and dtype in _SIZES:
-            return 2 * layers * heads * size * _SIZES[dtype]
+        *sizes, dtype = (effective.get(name) for name in names)
+        if None not in sizes and min(sizes) > 0 and dtype in _SIZES:
+            return 2 * math.prod(sizes) * _SIZES[dtype]
     return None

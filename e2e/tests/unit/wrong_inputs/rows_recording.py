@@ -107,6 +107,7 @@ ROWS = (
     value("argv", "vllm serve", "engine.start", "$.argv"),
     value("effective", [], "engine.config", "$.effective"),
     value("effective", {"versions": 1.5}, "engine.config", "$.effective.versions"),
+    value("effective", {"head_size": {"a": None}}, "engine.config", "$.effective.head_size"),
     value("engine", "another", "cell.begin", "'another', which was never started"),
     value("cell", "another", "cell.begin", "'another', which was never planned"),
     value("arm", 3, "arm.begin", "$.arm"),
