@@ -18,7 +18,7 @@ from e2e.grid.cells import by_engine
 from e2e.judge.cells import judge
 from e2e.judge.exhibits import exhibits
 from e2e.part import KeyPart
-from e2e.recording.gather import Share, gathered, write
+from e2e.recording.gather import Share, count, gathered, write
 from e2e.recording.journal import read
 from e2e.recording.resume import finished, next_attempt
 from e2e.replay.prompts import decoder
@@ -116,9 +116,7 @@ def add_up(folders: Sequence[Path], *, out: Path | None = None) -> int:
     for folder in folders:
         events = read(folder / RECORDING)
         began = _begun(folder, events)
-        for event in began:
-            if (twin := known.setdefault(event["run_id"], folder)) is not folder:
-                raise UsageError(f"{folder} and {twin} hold the same run; give each once.")
+        count(Share(folder, events), known)
         of_run = facts(events)
         board += scoreboard.scoreboard(judge(events, strict=_strict(began)))
         ended &= of_run.ended

@@ -18,7 +18,6 @@ from e2e.canary.prober import Outcome, Probe
 from e2e.canary.target import Target
 
 PREFIX = "maru_canary"
-VERDICTS = ("pass", "corrupt", "unconfirmed", "inconclusive", "error")
 _TTFT_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 _TOKEN_BUCKETS = (0, 16, 64, 128, 256, 512, 1024, 4096, 16384)
 #: Without a turn of its loop for so long a canary is not well, in seconds.

@@ -71,12 +71,9 @@ def _kind(path: str, handle: int) -> Kind:
         return _device(path, found.st_rdev)
     if not stat.S_ISREG(found.st_mode):
         raise PoolError(f"The pool {path} is neither a file nor a DAX device; name one.")
-    system, options = _mount(path)
-    if system == "hugetlbfs":
+    if _file_system(path) == "hugetlbfs":
         return Kind("a file in hugetlbfs", align=os.fstatvfs(handle).f_bsize)
-    if any(option == "dax" or option.startswith("dax=always") for option in options):
-        return Kind("a file on a DAX file system")
-    return Kind("a file in shared memory" if system == "tmpfs" else "a file")
+    return Kind("a file")
 
 
 def _device(path: str, number: int) -> Kind:
@@ -88,17 +85,16 @@ def _device(path: str, number: int) -> Kind:
     return Kind("a DAX device", align=align, most=size)
 
 
-def _mount(path: str) -> tuple[str, list[str]]:
-    """Type and options of the file system that ``path`` lies in (man proc_pid_mountinfo)."""
+def _file_system(path: str) -> str:
+    """Its type, of the mount that ``path`` lies in (man proc_pid_mountinfo)."""
     real = os.path.realpath(path)
-    best: tuple[int, str, list[str]] = (-1, "", [])
+    best = (-1, "")
     for line in MOUNTS.read_text().splitlines():
         before, _, after = line.partition(" - ")
         point = before.split()[4].encode().decode("unicode_escape")
         if (real == point or real.startswith(f"{point.rstrip('/')}/")) and len(point) >= best[0]:
-            words = after.split()
-            best = (len(point), words[0], [*before.split()[5].split(","), *words[-1].split(",")])
-    return best[1], best[2]
+            best = (len(point), after.split()[0])
+    return best[1]
 
 
 def _mapped(path: str, handle: int, size: int, *, grows: bool) -> mmap.mmap:

@@ -55,13 +55,18 @@ def write(path: Path, events: Sequence[Event]) -> None:
         raise UsageError(f"{path} can't be written ({error.strerror}); give another --out.") from error
 
 
+def count(share: Share, runs: dict[object, Path]) -> None:
+    """Adds its runs to ``runs``, which are those of other folders so far. UsageError for one that would count twice."""
+    for run in share.runs:
+        if (twin := runs.setdefault(run, share.folder)) is not share.folder:
+            raise UsageError(f"{share.folder} and {twin} hold the same run; give each once.")
+
+
 def _check(shares: Sequence[Share], free: Iterable[str]) -> None:
     runs: dict[object, Path] = {}
     cells: dict[str, Path] = {}
     for share in shares:
-        for run in share.runs:
-            if (twin := runs.setdefault(run, share.folder)) is not share.folder:
-                raise UsageError(f"{share.folder} and {twin} hold the same run; give each once.")
+        count(share, runs)
         for cell in share.cells:
             if (twin := cells.setdefault(cell, share.folder)) is not share.folder:
                 raise UsageError(f"the cell {cell} stands in {twin} and in {share.folder}; merge shards of one grid.")

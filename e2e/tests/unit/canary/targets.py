@@ -7,8 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from zlib import crc32
+
+from e2e.tests.unit.quiet_http import QuietHandler, QuietServer
 
 COUNTERS = """
 vllm:prompt_tokens_total{engine="0"} 1000
@@ -40,7 +41,7 @@ MORE = {"busy": (COUNTERS % 3).encode()}
 LIVES = 1
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     def reply(self) -> None:
         _, role, path = self.path.split("/", 2)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -68,22 +69,9 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = reply
 
-    def send(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
-    def log_message(self, *words: object) -> None:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
+class Server(QuietServer):
     looks = 0
-
-    def handle_error(self, *about: object) -> None:
-        """A client that went away is no news."""
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from e2e.tests.unit.quiet_http import QuietHandler, QuietServer
 
 MODELS = {"data": [{"id": "org/name", "max_model_len": 4096}]}
 INFO = {"results": [{"layout": "NHD", "block_size": 16}]}
@@ -40,7 +41,7 @@ ROLES = {
 }
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     def reply(self) -> None:
         _, role, rest = self.path.split("/", 2)
         missing = object()
@@ -68,24 +69,8 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = reply
 
-    def send(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
-    def log_message(self, *words: object) -> None:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *about: object) -> None:
-        """A client that went away is no news."""
-
-
-SERVER = Server(("127.0.0.1", 0), Handler)
+SERVER = QuietServer(("127.0.0.1", 0), Handler)
 _started = threading.Event()
 
 
