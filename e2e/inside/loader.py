@@ -20,6 +20,7 @@ import torch
 from e2e.inside import faults, keys
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.index.protocol import Extent
+from e2e.inside.placement.base import raw
 from e2e.inside.pool import Pool
 from e2e.inside.scheduler_side import Load
 
@@ -176,7 +177,7 @@ class Loader:
         for name, out in zip(names, flat, strict=True):
             extent = extents.get(name)
             whole = extent is not None and extent.size == out.numel()
-            read = self._pool.read(extent, out, steps=job.fault.load_steps)
+            read = self._pool.read(extent, raw(out), steps=job.fault.load_steps)
             if not (read or (whole and job.fault.unreadable(True, job.scene))):
                 return None
         if storage_format == "chunkwise":  # the object's own order is [2, L, chunk, H, D], as in Maru

@@ -1,4 +1,6 @@
-"""What a pool does to its region: writes, reads and, where hosts don't see each other's caches, moves cache lines."""
+"""What a pool does to its region: writes, reads and, where hosts don't see each other's caches, moves cache lines.
+Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +8,15 @@ import ctypes
 import mmap
 from typing import Protocol
 
-import torch
-
 from e2e.inside.region import PoolError
 
 
 class Memory(Protocol):
-    """``start`` and ``size`` in bytes of the region; tensors are uint8 and contiguous, on the host."""
+    """``start`` and ``size`` in bytes of the region; ``data`` and ``out`` are contiguous, and may be written to."""
 
-    def write(self, start: int, data: torch.Tensor) -> None: ...
+    def write(self, start: int, data: memoryview) -> None: ...
 
-    def read(self, start: int, out: torch.Tensor) -> None: ...
+    def read(self, start: int, out: memoryview) -> None: ...
 
     def write_back(self, start: int, size: int) -> None:
         """What this host wrote there is in the memory when this returns."""
@@ -29,13 +29,19 @@ class Mapped:
     """A mapped region, all of whose users see the same caches: one host, or memory that keeps hosts coherent."""
 
     def __init__(self, region: mmap.mmap) -> None:
-        self.bytes = torch.frombuffer(region, dtype=torch.uint8)
+        self.bytes = memoryview(region)
+        self._first = ctypes.addressof(ctypes.c_char.from_buffer(region))
 
-    def write(self, start: int, data: torch.Tensor) -> None:
-        self.bytes[start : start + data.numel()].copy_(data)
+    # not by slices of ``bytes``: ctypes lets other threads run meanwhile
 
-    def read(self, start: int, out: torch.Tensor) -> None:
-        out.copy_(self.bytes[start : start + out.numel()])
+    def write(self, start: int, data: memoryview) -> None:
+        ctypes.memmove(self._at(start), _array(data), data.nbytes)
+
+    def read(self, start: int, out: memoryview) -> None:
+        ctypes.memmove(_array(out), self._at(start), out.nbytes)
+
+    def _at(self, start: int) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self._first + start)
 
     def write_back(self, start: int, size: int) -> None:
         pass
@@ -53,10 +59,14 @@ class Flushed(Mapped):
         self._pmem = _libpmem()
 
     def write_back(self, start: int, size: int) -> None:
-        self._pmem.pmem_flush(ctypes.c_void_p(self.bytes.data_ptr() + start), ctypes.c_size_t(size))
+        self._pmem.pmem_flush(self._at(start), ctypes.c_size_t(size))
         self._pmem.pmem_drain()
 
     fetch = write_back
+
+
+def _array(view: memoryview) -> ctypes.Array[ctypes.c_char]:
+    return (ctypes.c_char * view.nbytes).from_buffer(view)
 
 
 def _libpmem() -> ctypes.CDLL:

@@ -2,7 +2,7 @@
 
 What is written is hashed before it is copied there, and what is read is hashed after it was copied out: whatever
 happens to memory, index or other engines in between, the answer is the very bytes or a miss. An index that is gone is a
-miss too, and counted.
+miss too, and counted. Imports no torch: a host may share a pool without having one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-import torch
 import xxhash
 
 from e2e.inside.evidence import Evidence
@@ -64,13 +63,13 @@ class Pool:
         self.ask(p.Unpin(pin))
 
     def put(
-        self, group: str, tag: str, objects: Sequence[tuple[str, torch.Tensor]], *, evicted: list[str] | None = None,
+        self, group: str, tag: str, objects: Sequence[tuple[str, memoryview]], *, evicted: list[str] | None = None,
         pause: Callable[[], object] = lambda: None, steps: Sequence[Storing] = STORE,
     ) -> str:  # fmt: skip
-        """Stores named tensors (contiguous, on the host) as one group, instead of what it was. Empty, or why it is not
-        there afterwards: ``no_room``, or ``lost`` with the index. ``tag``: see ``protocol.Publish``. ``evicted``: a
-        list to which groups are added that went for it; they are counted in any case. ``pause``: called between taking
-        room and filling it. ``steps``: others than ``STORE`` are a planted fault's."""
+        """Stores named bytes (contiguous, and such that may be written to) as one group, instead of what it was. Empty,
+        or why it is not there afterwards: ``no_room``, or ``lost`` with the index. ``tag``: see ``protocol.Publish``.
+        ``evicted``: a list to which groups are added that went for it; they are counted in any case. ``pause``: called
+        between taking room and filling it. ``steps``: others than ``STORE`` are a planted fault's."""
         work = _Store(self, group, tag, objects, evicted if evicted is not None else [], pause)
         return next((why for step in steps if (why := getattr(work, step.value)())), "")
 
@@ -79,10 +78,10 @@ class Pool:
         found = self.ask(p.Locate(list(groups))) or [[] for _ in groups]
         return [{extent.name: extent for extent in extents} for extents in found]
 
-    def read(self, extent: p.Extent | None, out: torch.Tensor, *, steps: Sequence[Loading] = LOAD) -> bool:
-        """Copies an object into ``out`` (uint8, contiguous, of its size). False if there is none, it has another size,
+    def read(self, extent: p.Extent | None, out: memoryview, *, steps: Sequence[Loading] = LOAD) -> bool:
+        """Copies an object into ``out`` (contiguous, of its size). False if there is none, it has another size,
         or its bytes don't match the checksum. ``steps``: others than ``LOAD`` are a planted fault's."""
-        if extent is None or extent.size != out.numel() or extent.start + extent.size > self.size:
+        if extent is None or extent.size != out.nbytes or extent.start + extent.size > self.size:
             return False
         work = _Load(self.memory, extent, out)
         return all(getattr(work, step.value)() for step in steps)
@@ -111,16 +110,16 @@ class _Store:
     """One group on its way into the pool: each step of ``Storing`` is a method, and says why it can't go on."""
 
     def __init__(
-        self, pool: Pool, group: str, tag: str, objects: Sequence[tuple[str, torch.Tensor]], evicted: list[str],
+        self, pool: Pool, group: str, tag: str, objects: Sequence[tuple[str, memoryview]], evicted: list[str],
         pause: Callable[[], object],
     ) -> None:  # fmt: skip
         self._pool, self._group, self._tag, self._evicted, self._pause = pool, group, tag, evicted, pause
-        self._parts = [(name, tensor.view(torch.uint8).flatten()) for name, tensor in objects]
-        self._checksums = [_checksum(part) for _, part in self._parts]
+        self._parts = objects
+        self._checksums = [_checksum(part) for _, part in objects]
         self._rooms: Sequence[p.Room] = ()
 
     def reserve(self) -> str:
-        reserved = self._pool.ask(p.Reserve([part.numel() for _, part in self._parts], self._pool.evicts))
+        reserved = self._pool.ask(p.Reserve([part.nbytes for _, part in self._parts], self._pool.evicts))
         if reserved is None:
             return "lost"
         if reserved.evicted:
@@ -153,7 +152,7 @@ class _Store:
 class _Load:
     """One object on its way out: each step of ``Loading`` is a method, and says whether it is the object still."""
 
-    def __init__(self, memory: Memory, extent: p.Extent, out: torch.Tensor) -> None:
+    def __init__(self, memory: Memory, extent: p.Extent, out: memoryview) -> None:
         self._memory, self._extent, self._out = memory, extent, out
 
     def fetch(self) -> bool:
@@ -168,5 +167,5 @@ class _Load:
         return _checksum(self._out) == self._extent.checksum
 
 
-def _checksum(data: torch.Tensor) -> str:
-    return xxhash.xxh3_128_hexdigest(data.numpy())
+def _checksum(data: memoryview) -> str:
+    return xxhash.xxh3_128_hexdigest(data)

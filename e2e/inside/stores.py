@@ -11,7 +11,7 @@ import torch
 
 from e2e.inside import faults, keys
 from e2e.inside.config import RequestSettings
-from e2e.inside.placement.base import new_staging, words
+from e2e.inside.placement.base import new_staging, raw, words
 from e2e.inside.placement.index import Index
 from e2e.inside.publish import STORE
 from e2e.inside.rank import Rank
@@ -152,7 +152,8 @@ class Stores:
         faults.get(store.settings.fault).stored(store.key, kv, self._rank.scene(store.settings))
         names = keys.object_names(group, store.settings.storage_format, len(self._layers))
         self._rank.count({"stores_begun": 1}, store.settings)
-        objects, evicted = list(zip(names, list(staged) if layerwise else [staged], strict=True)), []
+        parts, evicted = list(staged) if layerwise else [staged], []
+        objects = [(name, raw(part)) for name, part in zip(names, parts, strict=True)]
         steps = faults.get(store.settings.fault).store_steps
         if steps != STORE:
             self._rank.scene(store.settings).fired()

@@ -45,19 +45,19 @@ class Scene:
 
 @dataclass(frozen=True)
 class Put:
-    """What was put into the pool: ``objects``, named tensors of the host, as one ``group`` with a ``tag``. ``why``: it
+    """What was put into the pool: ``objects``, named bytes, as one ``group`` with a ``tag``. ``why``: it
     is not there, empty where it is. ``evicted``: groups that went for it. ``first``: is it a prompt's first chunk."""
 
     group: str
     tag: str
-    objects: Sequence[tuple[str, torch.Tensor]]
+    objects: Sequence[tuple[str, memoryview]]
     why: str
     evicted: Sequence[str]
     first: bool
 
-    def under(self, group: str) -> list[tuple[str, torch.Tensor]]:
+    def under(self, group: str) -> list[tuple[str, memoryview]]:
         """The same objects with names of another group."""
-        return [(group + name.removeprefix(self.group), tensor) for name, tensor in self.objects]
+        return [(group + name.removeprefix(self.group), content) for name, content in self.objects]
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from e2e.inside.faults.base import Fault, Put, Scene
 from e2e.inside.pool import Pool
 
@@ -28,7 +26,7 @@ class EvictedAnnounced(Fault):
     def after_put(self, pool: Pool, one: Put, before: Put | None, scene: Scene) -> str:
         if not one.why and one.evicted:
             scene.fired()
-            blank = [(name, torch.zeros_like(tensor)) for name, tensor in one.under(one.evicted[0])]
+            blank = [(name, memoryview(bytearray(content.nbytes))) for name, content in one.under(one.evicted[0])]
             pool.put(one.evicted[0], one.tag, blank)
         return one.why
 
@@ -57,7 +55,7 @@ class RefusedCut(Fault):
             return one.why
         scene.fired()
         pool.forget([before.group])
-        return pool.put(one.group, one.tag, [(name, _half(tensor)) for name, tensor in one.objects])
+        return pool.put(one.group, one.tag, [(name, _half(content)) for name, content in one.objects])
 
 
 class RefusedOverwrites(Fault):
@@ -73,9 +71,7 @@ class RefusedOverwrites(Fault):
         return one.why
 
 
-def _half(tensor: torch.Tensor) -> torch.Tensor:
+def _half(content: memoryview) -> memoryview:
     """Its first half, then zeros."""
-    cut = tensor.clone()
-    flat = cut.view(-1)
-    flat[flat.numel() // 2 :] = 0
-    return cut
+    kept = content[: content.nbytes // 2]
+    return memoryview(bytearray(kept) + bytes(content.nbytes - kept.nbytes))

@@ -82,3 +82,8 @@ def words(tensor: torch.Tensor) -> torch.Tensor:
     """The same bytes as integers of the same width: copies then keep NaN payloads and need no fp8 support."""
     size = tensor.element_size()
     return tensor.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size])
+
+
+def raw(tensor: torch.Tensor) -> memoryview:
+    """The bytes of a contiguous tensor on the host, as a pool takes them: a view, not a copy."""
+    return memoryview(tensor.view(-1).view(torch.uint8).numpy())

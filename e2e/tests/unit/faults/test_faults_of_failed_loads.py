@@ -32,7 +32,7 @@ def torn(rig: Rig, group: str) -> None:
     """Half of what its first chunk holds never arrived."""
     (extents,) = rig.pool.locate([group])
     for one in extents.values():
-        rig.pool.memory.bytes[one.start + one.size // 2 : one.start + one.size] = 0
+        rig.pool.memory.bytes[one.start + one.size // 2 : one.start + one.size] = bytes(one.size - one.size // 2)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -9,19 +9,18 @@ import threading
 import time
 from pathlib import Path
 
-import torch
-
 from e2e.inside.evidence import Evidence
 from e2e.inside.index.client import Client
 from e2e.inside.memory import Mapped
 from e2e.inside.pool import Pool
 from e2e.inside.region import region
+from e2e.tests.unit.inside.pools import filled
 
 SIZE = 1 << 20
 
 
-def content(number: int) -> torch.Tensor:
-    return torch.full((1000 + 97 * number,), number, dtype=torch.uint8)
+def content(number: int) -> memoryview:
+    return filled(number, 1000 + 97 * number)
 
 
 def main(address: str, folder: str, seed: str) -> None:
@@ -40,10 +39,10 @@ def main(address: str, folder: str, seed: str) -> None:
             continue
         (extents,) = pool.locate([name])
         time.sleep(rng.random() / 100)  # meanwhile it may be evicted, and its room be another's
-        out = torch.empty_like(right)
+        out = filled(0, right.nbytes)
         if not pool.read(extents.get(name), out):
             seen["missed"] += 1
-        elif torch.equal(out, right):
+        elif out == right:
             seen["served"] += 1
         else:
             seen["wrong"] += 1

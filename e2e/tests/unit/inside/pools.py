@@ -1,4 +1,4 @@
-"""Pools for tests: a real region and a real table, without the process and the wire between them."""
+"""Pools for tests: a real region and a real table, without the process and the wire between them. Imports no torch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from e2e.inside.index.table import Table
 from e2e.inside.memory import Mapped
 from e2e.inside.pool import Index, Pool
 from e2e.inside.region import region
+
+
+def filled(value: int, size: int) -> memoryview:
+    """What a pool takes and fills: ``size`` bytes, all the same."""
+    return memoryview(bytearray([value]) * size)
 
 
 def index_of(size: int, owner: int = 1) -> Index:

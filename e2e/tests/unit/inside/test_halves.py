@@ -15,7 +15,7 @@ from e2e.inside.index import protocol as p
 from e2e.inside.loader import Job
 from e2e.inside.scheduler_side import SchedulerSide
 from e2e.inside.worker_side import WorkerSide
-from e2e.tests.unit.inside.pools import index_of, pool_in
+from e2e.tests.unit.inside.pools import filled, index_of, pool_in
 
 BLOCK, CHUNK, HEADS, DIM, LAYERS, BLOCKS = 16, 32, 3, 8, 4, 64
 SETTINGS = [
@@ -362,11 +362,11 @@ def test_what_a_step_computes_from_a_failed_load_is_never_stored(tmp_path):
 
 def test_shares_of_several_ranks_count_only_when_one_step_wrote_them(tmp_path):
     engine = Engine(tmp_path, ranks=2)
-    engine.pool.put("k@0", "step 1", [("k@0", torch.ones(4))])
+    engine.pool.put("k@0", "step 1", [("k@0", filled(1, 16))])
     assert engine.scheduler._there(["k"]) == [False]
-    engine.pool.put("k@1", "step 2", [("k@1", torch.ones(4))])
+    engine.pool.put("k@1", "step 2", [("k@1", filled(1, 16))])
     assert engine.scheduler._there(["k"]) == [False]
-    engine.pool.put("k@0", "step 2", [("k@0", torch.ones(4))])
+    engine.pool.put("k@0", "step 2", [("k@0", filled(1, 16))])
     assert engine.scheduler._there(["k"]) == [True]
 
 

@@ -15,12 +15,11 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-import torch
 
 from e2e.inside.index import client as asking
 from e2e.inside.index import protocol as p
 from e2e.inside.index.client import Client, IndexGone, IndexRefused, own_index
-from e2e.tests.unit.inside.pools import pool_in
+from e2e.tests.unit.inside.pools import filled, pool_in
 from e2e.waits import Outcome, wait
 
 SIZE = 1 << 20
@@ -93,16 +92,16 @@ def test_a_writer_killed_between_reserve_and_publish_leaves_nothing(server, clie
 
 def test_an_index_killed_and_started_again_is_empty_and_what_was_under_way_is_void(server, client, tmp_path):
     pool = pool_in(tmp_path, SIZE, index=client)
-    assert pool.put("a", "t", [("a", torch.ones(1000))]) == ""
+    assert pool.put("a", "t", [("a", filled(1, 1000))]) == ""
     before, rooms = client(p.Status()).epoch, client(p.Reserve([64])).rooms
     server.kill()
     assert pool.find(["a"]) == [None]
-    assert pool.put("b", "t", [("b", torch.ones(10))]) == "lost"
+    assert pool.put("b", "t", [("b", filled(1, 10))]) == "lost"
     server.start()
     assert client(p.Status()).epoch != before
     assert client(p.Publish("late", "t", [p.Written(rooms[0].ticket, "late", "sum")])) is False
     assert pool.find(["a", "b", "late"]) == [None, None, None]
-    assert pool.put("a", "t", [("a", torch.zeros(1000))]) == ""
+    assert pool.put("a", "t", [("a", filled(0, 1000))]) == ""
     assert pool.find(["a"]) == ["t"]
     assert pool.evidence.counters() == {"index_errors": 2, "index_errors//": 2}
 

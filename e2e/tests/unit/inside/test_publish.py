@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 
 import pytest
-import torch
 
 from e2e.inside.evidence import Evidence
 from e2e.inside.index.table import Table
@@ -17,6 +16,7 @@ from e2e.inside.pool import Pool
 from e2e.inside.publish import ANNOUNCED_EARLY, LOAD, STORE, UNVERIFIED, Loading, Storing
 from e2e.inside.region import PoolError, region
 from e2e.tests.unit.inside.hosts import Broken, explore
+from e2e.tests.unit.inside.pools import filled
 
 #: Bytes; room for two objects.
 LINE, SIZE = 64, 64 * 11
@@ -72,8 +72,8 @@ class Cache:
         if self.kept:
             self._clean(self.rng.choice(list(self.kept)))
 
-    def write(self, start: int, data: torch.Tensor) -> None:
-        content = bytes(data.numpy())
+    def write(self, start: int, data: memoryview) -> None:
+        content = bytes(data)
         for line in self._lines(start, len(content)):
             self.meanwhile()
             whole = bytearray(self._get(line))
@@ -81,13 +81,13 @@ class Cache:
             whole[begin - line * LINE : end - line * LINE] = content[begin - start : end - start]
             self.kept[line] = bytes(whole), True
 
-    def read(self, start: int, out: torch.Tensor) -> None:
+    def read(self, start: int, out: memoryview) -> None:
         found = {}
-        for line in self._lines(start, out.numel()):
+        for line in self._lines(start, out.nbytes):
             self.meanwhile()
             found[line] = self._get(line)
-        content = b"".join(found[line] for line in sorted(found))[start % LINE :][: out.numel()]
-        out.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+        content = b"".join(found[line] for line in sorted(found))[start % LINE :][: out.nbytes]
+        out[:] = content
 
     def write_back(self, start: int, size: int) -> None:
         for line in self._lines(start, size):
@@ -110,7 +110,7 @@ class Hosts:
                  evidence=Evidence(folder, f"{seed}-{owner}"))
             for owner, cache in enumerate(self.caches, start=1)
         ]  # fmt: skip
-        self.content: dict[str, torch.Tensor] = {}
+        self.content: dict[str, memoryview] = {}
 
     def meanwhile(self) -> None:
         if self.rng.random() < 0.3:
@@ -125,7 +125,7 @@ class Hosts:
 
     def put(self, pool: Pool) -> None:
         self.stores += 1
-        content = torch.tensor([self.rng.randrange(256) for _ in range(300)], dtype=torch.uint8)
+        content = memoryview(bytearray(self.rng.randbytes(300)))
         name = f"{self.rng.randrange(3)}-{self.stores}"
         self.content[name] = content
         pool.put(name.partition("-")[0], name, [(name, content)], steps=self.store)
@@ -134,9 +134,9 @@ class Hosts:
         group = str(self.rng.randrange(3))
         (extents,) = pool.locate([group])
         for name, extent in extents.items():
-            before, out = self.stores, torch.empty(extent.size, dtype=torch.uint8)
+            before, out = self.stores, filled(0, extent.size)
             served = pool.read(extent, out, steps=self.load)
-            if served and not torch.equal(out, self.content[name]):
+            if served and out != self.content[name]:
                 raise Broken(f"a wrong answer: {name}")
             if not served and self.stores == before:
                 raise Broken(f"a miss without a cause: {name}")
@@ -168,9 +168,9 @@ def test_cache_lines_are_moved_by_libpmem_or_one_sentence_says_what_lacks(tmp_pa
     except PoolError as error:
         assert str(error) == "embedded_pool_flush needs libpmem; install libpmem1, or leave it out."  # noqa: PT017
         return
-    memory.write(100, torch.full((200,), 7, dtype=torch.uint8))
+    memory.write(100, filled(7, 200))
     memory.write_back(100, 200)
     memory.fetch(100, 200)
-    out = torch.empty(200, dtype=torch.uint8)
+    out = filled(0, 200)
     Mapped(mapped).read(100, out)
-    assert bool((out == 7).all())
+    assert out == filled(7, 200)

@@ -6,7 +6,6 @@ import os
 
 import psutil
 import pytest
-import torch
 
 from e2e.base.cell import Cell
 from e2e.base.errors import EngineError, SettingsError
@@ -19,6 +18,7 @@ from e2e.inside.pool import Pool
 from e2e.inside.region import region
 from e2e.play.nemesis import broken
 from e2e.stack.store import Store
+from e2e.tests.unit.inside.pools import filled
 from e2e.waits import Outcome, wait
 
 SIZE = 1 << 20
@@ -48,12 +48,12 @@ def pool(store):
 
 
 def put(pool, group, value):
-    assert pool.put(group, "t", [(f"{group}_L{i}", torch.full((64,), float(value + i))) for i in range(3)]) == ""
+    assert pool.put(group, "t", [(f"{group}_L{i}", filled(value + i, 256)) for i in range(3)]) == ""
 
 
 def readable(pool, group) -> list[bool]:
     (extents,) = pool.locate([group])
-    return [pool.read(extents.get(f"{group}_L{i}"), torch.empty(256, dtype=torch.uint8)) for i in range(3)]
+    return [pool.read(extents.get(f"{group}_L{i}"), filled(0, 256)) for i in range(3)]
 
 
 def test_objects_are_listed(store, pool):
@@ -127,7 +127,7 @@ def test_a_full_pool_refuses_what_comes_and_keeps_what_it_has(store, pool):
     put(pool, "a", 1)
     on_disk = (store.folder / "region").stat().st_blocks
     with broken(Break("space", "fill", "shared"), {}, {"shared": store}):
-        assert pool.put("b", "t", [("b", torch.zeros(64))]) == "no_room"
+        assert pool.put("b", "t", [("b", filled(0, 256))]) == "no_room"
         assert readable(pool, "a") == [True, True, True]
         assert store.objects() == ["a"], "what takes the room is nothing that could be damaged"
         assert (store.folder / "region").stat().st_blocks == on_disk
