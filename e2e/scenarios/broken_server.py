@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from msgspec import structs
+
 from e2e.base.program import (
     Break,
     Claims,
@@ -52,7 +54,7 @@ class BrokenServer(Scenario):
         told = {policy: _Told(cell, policy) for policy in POLICIES}
         strict, lenient = told.values()
         alone = [lenient.alone] if cell.baseline else []
-        sites = [PLAIN] if cell.baseline else []
+        sites = [structs.replace(PLAIN, step=cell.fine)] if cell.baseline else []
         steps = (
             *alone,
             *strict.around(*strict.damages(), *strict.deleted(), *strict.killed(), *strict.hanging()),
@@ -70,7 +72,7 @@ class _Told:
 
     @property
     def site(self) -> Site:
-        return Site(self.policy, store=POOL, settings={"load_failure_policy": self.policy})
+        return Site(self.policy, store=POOL, step=self.cell.fine, settings={"load_failure_policy": self.policy})
 
     @property
     def texts(self) -> tuple[Text, ...]:

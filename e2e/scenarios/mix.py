@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import msgspec
 from msgspec import structs
@@ -52,14 +53,16 @@ class _Mix:
     answer: int
     texts: list[Text] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    sites: dict[tuple[bytes, bool], Site] = field(default_factory=dict)
+    sites: dict[tuple[bytes, bool, int], Site] = field(default_factory=dict)
     stores: dict[tuple[str, Pool | None], str] = field(default_factory=dict)
     needs: dict[str, int] = field(default_factory=dict)
     stored: Counter[str] = field(default_factory=Counter)
 
     def take(self, story: Program, number: int) -> None:
         lent = {site.name for site in story.sites if story.lent(site) and not _peculiar(site)}
-        sites = {site.name: self._site(site, lent=site.name in lent) for site in story.sites}
+        sites: dict[str, Site] = {}
+        for site in story.sites:
+            sites[site.name] = self._site(site, lent=site.name in lent, beside=sites.values())
         told = _Story(story, number, len(self.texts), sites)
         for site in story.sites:
             name = sites[site.name].name
@@ -69,9 +72,11 @@ class _Mix:
         self.texts += map(told.text, story.texts)
         self.steps += [*self._room(told, steps), *map(Stop, _left_running(steps))]
 
-    def _site(self, site: Site, *, lent: bool) -> Site:
+    def _site(self, site: Site, *, lent: bool, beside: Collection[Site]) -> Site:
+        """``beside``: others of its story, which it is none of, however alike they are."""
         store = self._store(site.store, site.pool) if site.connector and site.store else None
-        what = (msgspec.json.encode(structs.replace(site, name="", store=store), order="sorted"), lent)
+        like = msgspec.json.encode(structs.replace(site, name="", store=store), order="sorted")
+        what = next(key for nth in count() if self.sites.get(key := (like, lent, nth)) not in beside)
         if what not in self.sites:
             names = {other.name for other in self.sites.values()}
             self.sites[what] = structs.replace(site, name=_unused(site.name, names), store=store)

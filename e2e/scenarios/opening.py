@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from e2e.base.program import (
     Claims,
     Cold,
@@ -75,7 +77,8 @@ class Opening:
         return Send(name, self.one.name, self._every, claims, answer=min(2, self.cell.answer))
 
     def program(self, scenario: str, *then: Step) -> Program:
-        sites = (PLAIN, self.one) if self.cell.baseline else (self.one,)
+        plain = structs.replace(PLAIN, step=self.one.step)
+        sites = (plain, self.one) if self.cell.baseline else (self.one,)
         return Program(sites, self.texts, (*self.alone, self.cold, *then), scenario)
 
 

@@ -24,7 +24,7 @@ class _Small(Scenario):
     def program(self, cell: Sized) -> Program:
         tokens, unit = cell.lengths[0], cell.rule.granularity
         units = max(cell.rule.external(tokens) // unit, 1)
-        one = structs.replace(ONE, pool=Pool(unit * (2 * units + units // 2), self.evicts))
+        one = structs.replace(ONE, step=cell.fine, pool=Pool(unit * (2 * units + units // 2), self.evicts))
         story = Opening(cell, (Text(tokens),) * REQUESTS, one, (Happened(self.counted),))
         happened = (Happened(self.counted), Happened("external"))
         backwards = story.again("again", *happened, Like(story.like), texts=reversed(range(REQUESTS)), may_miss=True)

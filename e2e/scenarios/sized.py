@@ -65,6 +65,12 @@ class Sized:
         """The fewest tokens that both caches know: whole units of the connector, whole blocks."""
         return lcm(self.rule.granularity, self.block_size)
 
+    @property
+    def fine(self) -> int | None:
+        """The step of an engine that may be served in part: one unit. So it goes on from there in the steps of a cold
+        run, and what it computes, and stores, is that to the bit. None where steps are left alone."""
+        return self.unit if self.step else None
+
 
 class Scenario(ABC):
     """One story. Its docstring says in one line what it provokes. ``needs``: names of ``Abilities`` that the connector

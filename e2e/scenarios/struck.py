@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from e2e.base.program import (
     Break,
     Claims,
@@ -38,8 +40,9 @@ class Struck(Scenario):
     def program(self, cell: Sized) -> Program:
         tokens = cell.length(2)
         whole = cell.hit(tokens)
-        one = Site("one", settings={"load": "async"}, slow_s=SLOW_S)
-        alone = Send("alone", PLAIN.name, (0,), (Cold(),))
+        plain = structs.replace(PLAIN, step=cell.fine)
+        one = Site("one", settings={"load": "async"}, step=cell.fine, slow_s=SLOW_S)
+        alone = Send("alone", plain.name, (0,), (Cold(),))
         same = (Like((alone.where,)),)
 
         def send(name: str, *claims: Claims, **how: object) -> Send:
@@ -55,7 +58,7 @@ class Struck(Scenario):
         # what the warm-up stored is moved first, and is no longer than this prompt
         stored_s = 2 * (whole.external.most / cell.rule.granularity) * SLOW_S + 2
         return Program(
-            (PLAIN, one),
+            (plain, one),
             (Text(tokens),),
             (
                 alone,

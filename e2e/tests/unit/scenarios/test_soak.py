@@ -144,6 +144,13 @@ def test_engines_that_are_alike_are_one_and_have_room_for_any_of_their_stories()
     assert program.site("connector").kv_tokens > needs * KV_SPARE
 
 
+def test_two_engines_of_one_story_are_two_however_alike_they_are():
+    """Of a connector that has no layouts the engines of ``second`` differ in nothing."""
+    second = SCENARIOS["second"].program(replace(CELL, settings={}))
+    program = mixed([second, second], block_size=16, answer=8, scenario="soak")
+    assert [site.name for site in program.sites] == ["baseline", "a", "b"]
+
+
 def test_servers_of_two_stores_are_not_taken_for_each_other():
     two = [SCENARIOS[name].program(CELL) for name in ("eviction", "broken_server")]
     program = mixed(two, block_size=16, answer=8, scenario="soak")
