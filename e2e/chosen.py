@@ -72,7 +72,10 @@ def tellable(grid: Grid, adapter: Adapter, *, elsewhere: str = "") -> Grid:
 def usable(name: str, settings: Settings, *, python: str) -> Adapter:
     """The adapter of that name. SettingsError where it can't run here, or not with this attention backend; an engine of
     somebody else runs already."""
-    adapter = load(name, pool_bytes=settings.pool_bytes, server=settings.connector_server, python=python)
+    adapter = load(
+        name, pool_bytes=settings.pool_bytes, pool_pace=settings.pool_pace, server=settings.connector_server,
+        python=python,
+    )  # fmt: skip
     about = {"device": settings.device}
     why = adapter.missing(**about) or adapter.unfit(**about, attention=settings.attention)
     if why and not settings.attach:

@@ -212,7 +212,7 @@ def cells(*, flags: Annotated[RunFlags | None, FLAT] = None, call: Ours) -> int:
     """List the cells that a run with these flags would have, with their engine keys, and what can't run and why."""
     flags = flags or RunFlags()
     settings = (resolve if flags.resume else resolve_selection)(flags, argv=call.argv)
-    adapter = load(settings.connector, pool_bytes=settings.pool_bytes)
+    adapter = load(settings.connector, pool_bytes=settings.pool_bytes, pool_pace=settings.pool_pace)
     from e2e.chosen import tellable
 
     grid = expand(settings.selection, adapter, defaults=settings.axis_defaults, fixed=settings.axis_fixed)

@@ -17,10 +17,11 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 
 @dataclass(frozen=True)
 class Embedded(Adapter):
-    """``pool_bytes``: size of the pool that one engine start gets. ``evicts``: does a full one drop what was used
-    least?"""
+    """``pool_bytes``: size of the pool that one engine start gets. ``pool_pace``: of the link to it, as in
+    ``base.pace``, empty for none. ``evicts``: does a full one drop what was used least?"""
 
     pool_bytes: int = 2 << 30
+    pool_pace: str = ""
     evicts: bool = False
 
     name = "embedded"
@@ -54,6 +55,7 @@ class Embedded(Adapter):
                 "embedded_index": f"{{{INDEX}.address}}",
                 "embedded_placement": "index",
                 **({"embedded_evict": True} if self.evicts else {}),
+                **({"embedded_pool_pace": self.pool_pace} if self.pool_pace else {}),
             },
             load_failure_policy=str(cell.get("load_failure_policy", "fail")),
             services=(self._index(pool_dir),),

@@ -27,10 +27,14 @@ ADAPTERS: Mapping[str, str] = {
 }
 
 
-def load(name: str, *, pool_bytes: int | None = None, server: str | None = None, python: str = "") -> Adapter:
+def load(
+    name: str, *, pool_bytes: int | None = None, pool_pace: str | None = None, server: str | None = None,
+    python: str = "",
+) -> Adapter:  # fmt: skip
     """The adapter of a name, a package.module:Class or a FILE.toml. Raises SettingsError for anything else.
 
-    ``pool_bytes``: the size of the connector's pool; refused for a connector that has none of its own. ``server``:
+    ``pool_bytes``, ``pool_pace``: size and pace of the connector's pool; refused for a connector that has none of its
+    own, or none whose pace can be set. ``server``:
     host:port of a server that the connector is to use; connectors that use none don't care. ``python``: the
     engine's interpreter, for those that ask what it has installed; this one by default.
     """
@@ -38,11 +42,13 @@ def load(name: str, *, pool_bytes: int | None = None, server: str | None = None,
     takes = {field.name for field in fields(found)} if is_dataclass(found) else set()
     if pool_bytes is not None and "pool_bytes" not in takes:
         raise SettingsError(f"connector {name} has no pool of its own; leave out --pool-size.")
+    if pool_pace and "pool_pace" not in takes:
+        raise SettingsError(f"connector {name} has no pool whose pace can be set; leave out --pool-pace.")
     if found is None:
         from e2e.connectors.generic import load_generic  # pydantic and the like, which no other connector needs
 
         return load_generic(name)
-    given = {"pool_bytes": pool_bytes, "server": server, "python": python or None}
+    given = {"pool_bytes": pool_bytes, "pool_pace": pool_pace, "server": server, "python": python or None}
     return third_party.made(found, name, {k: v for k, v in given.items() if k in takes and v is not None})
 
 

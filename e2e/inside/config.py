@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from e2e.base.fault import parted
+from e2e.base.pace import Pace, pace_of
 from e2e.base.spelling import hint
 from e2e.inside import faults
 
@@ -30,8 +31,8 @@ USED = (
     "maru_pool_size", "maru_kv_chunk_tokens", "maru_use_layerwise", "maru_async_load", "maru_async_store",
     "maru_overlap_load_with_compute", "maru_overlap_release_after_layers",
     "embedded_pool_dir", "embedded_pool_path", "embedded_pool_numa", "embedded_index", "embedded_index_limit_s",
-    "embedded_evict", "embedded_pool_flush", "embedded_placement", "embedded_pace_s", "embedded_slow_s",
-    "embedded_fault",
+    "embedded_evict", "embedded_pool_flush", "embedded_pool_pace", "embedded_placement", "embedded_pace_s",
+    "embedded_slow_s", "embedded_fault",
 )  # fmt: skip
 _ADDRESS = re.compile(r"[^\s:{}]+:[0-9]{1,5}")
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*$", re.IGNORECASE)
@@ -97,7 +98,8 @@ class EmbeddedConfig:
     full pool drop what was not used for the longest time? ``async_store``: are chunks stored beside the compute?
     ``slow_s``: what moves a chunk beside the compute takes so many seconds longer, so that it is sure to be met under
     way. ``numa``: the node in whose memory the pool lies, None: of whoever touches it first.
-    ``flush``: is the pool in memory whose users may not see each other's caches?"""
+    ``flush``: is the pool in memory whose users may not see each other's caches? ``link``: the pace at which it is read
+    and written, None: its own."""
 
     pool_dir: str
     pool_path: str
@@ -113,6 +115,7 @@ class EmbeddedConfig:
     slow_s: float = 0.0
     numa: int | None = None
     flush: bool = False
+    link: Pace | None = None
 
 
 def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
@@ -156,6 +159,7 @@ def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
         async_store=_flag(values, "maru_async_store"),
         slow_s=_seconds(values, "embedded_slow_s", 0.0),
         flush=_flag(values, "embedded_pool_flush"),
+        link=_link(values.get("embedded_pool_pace")),
         numa=_whole(values, "embedded_pool_numa", 0, least=0) if "embedded_pool_numa" in values else None,
     )
 
@@ -174,6 +178,17 @@ def _address(value: object) -> str:
     if not isinstance(value, str) or (value and not _ADDRESS.fullmatch(value)):
         raise ValueError(f"embedded_index is {value!r}; give the index's address as host:port, or leave it out.")
     return value
+
+
+def _link(value: object) -> Pace | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f'embedded_pool_pace is {value!r}; write a bandwidth and a latency, as "20GB/s,300ns".')
+    try:
+        return pace_of(value)
+    except ValueError as error:
+        raise ValueError(f"embedded_pool_pace: {error}") from None
 
 
 def _seconds(values: Mapping[str, object], key: str, default: float) -> float:

@@ -27,6 +27,7 @@ from e2e.inside.config import EmbeddedConfig, parse
 from e2e.inside.evidence import OF_ALL, Evidence
 from e2e.inside.index.client import Client, IndexGone, own_index
 from e2e.inside.memory import Flushed, Mapped
+from e2e.inside.pace import Paced
 from e2e.inside.pool import Pool
 from e2e.inside.region import PoolError, region
 from e2e.inside.scheduler_side import Answering, Load, SchedulerSide, Store
@@ -110,10 +111,15 @@ class EmbeddedConnector(KVConnectorBase_V1):
 
     # evidence, read by the rig through the worker extension
 
+    def rig_about(self) -> dict[str, object]:
+        """What it runs with, beside what vLLM knows."""
+        return {"pool_pace": str(self._config.link)} if self._config.link else {}
+
     def rig_evidence(self, after: int) -> dict[str, object]:
         totals = self._pool.evidence.counters()
         fired = {name[len("fired:") :]: n for name, n in totals.items() if re.fullmatch(r"fired:[^/]+", name)}
         counters = {name: value for name, value in totals.items() if not name.startswith("fired:")}
+        counters |= self._pool.memory.counters() if self._config.link else {}
         return {"counters": counters, "loads": self._pool.evidence.loads(after), "fired": fired}
 
     def rig_around_placement(self, around: Callable[[], AbstractContextManager] | None) -> None:
@@ -160,6 +166,7 @@ def _pool(config: EmbeddedConfig, *, engine: str, rank: int) -> Pool:
     evidence = Evidence(config.pool_dir, engine, rank)
     mapped = region(config.pool_path, config.pool_size, numa=config.numa)
     memory = Flushed(mapped) if config.flush else Mapped(mapped)
+    memory = Paced(memory, config.link) if config.link else memory
     return Pool(memory, config.pool_size, index=index, evidence=evidence, evict=config.evict)
 
 

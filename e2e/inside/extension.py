@@ -73,6 +73,7 @@ class RigExtension:
             info["geometry_error"] = str(error)
         if (connector := self._rig_connector()) is not None:
             info["connector"] = f"{type(connector).__module__}.{type(connector).__qualname__}"
+            info |= getattr(connector, "rig_about", dict)()
             if version := _version_of(type(connector).__module__.partition(".")[0]):
                 info["connector_version"] = version
         return info

@@ -13,6 +13,7 @@ from e2e.report.causes import Cause, causes, last_lines
 from e2e.report.document import Block, Heading, Items, Lines, Paragraph
 from e2e.report.facts import RunFacts
 from e2e.report.overhead import sentence as sentence_of_overhead
+from e2e.report.paced import TITLE as PACE
 from e2e.report.rows import claim, no_speedup, title
 from e2e.report.run_report import cells_table, side_by_side
 from e2e.report.terminal import console
@@ -35,6 +36,8 @@ def show(facts: RunFacts, judgement: Judgement, *, on: Console, directory: Path)
         shown.append(Heading(f"{len(facts.invalid)} combinations left out, see report.md", style=""))
     if facts.untold:
         shown.append(Paragraph(f"not tried: {', '.join(facts.untold)}; play them by --scenario", style="dim"))
+    if facts.paced:
+        shown += [Paragraph(PACE, style="dim"), Items(facts.paced)]
     shown.append(Heading(title(facts, judgement), style=COLOURS[judgement.verdict]))
     if facts.ended:
         shown.append(Paragraph(sentence_of_overhead(facts.run["floor"]), style="dim"))

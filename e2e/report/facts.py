@@ -11,6 +11,7 @@ from types import MappingProxyType
 from e2e.base.event import Event
 from e2e.base.exhibit import Exhibit
 from e2e.report.overhead import overhead
+from e2e.report.paced import paced
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ class EngineLog:
 class RunFacts:
     """``run`` and ``engines`` as they stand in report.json; times in seconds. ``times``: (cell, attempt) -> when it
     ran. ``logs``: name of an engine start -> its log. ``untold``: scenarios that no cell played; None where the
-    recording knows of none. ``served``: where it might be more or less, what was. ``exhibits``: (cell, attempt) -> what
-    its verdict rests on, of the cells of which that is to be shown."""
+    recording knows of none. ``served``: where it might be more or less, what was. ``paced``: what was reached of a
+    pool's pace. ``exhibits``: (cell, attempt) -> what its verdict rests on, of the cells of which that is to be
+    shown."""
 
     run: Mapping[str, object]
     engines: Sequence[Mapping[str, object]]
@@ -45,6 +47,7 @@ class RunFacts:
     logs: Mapping[str, EngineLog] = field(default_factory=dict)
     untold: Sequence[str] | None = None
     served: Sequence[str] = ()
+    paced: Sequence[str] = ()
     exhibits: Mapping[tuple[str, int], Exhibit] = field(default_factory=dict)
 
     @property
@@ -62,7 +65,7 @@ def facts(events: Sequence[Event], exhibits: Mapping[tuple[str, int], Exhibit] =
     return RunFacts(
         run=_run(events), engines=_engines(events), invalid=_invalid(events), notes=_notes(events),
         times=_times(events), logs=_logs(events), untold=_untold(events),
-        served=_served(events), exhibits=exhibits,
+        served=_served(events), paced=paced(events), exhibits=exhibits,
     )  # fmt: skip
 
 

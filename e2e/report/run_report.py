@@ -12,6 +12,7 @@ from e2e.report.causes import Cause, causes, last_lines
 from e2e.report.document import Block, Code, Document, Heading, Items, Judged, Lines, Paragraph, Table
 from e2e.report.facts import RunFacts
 from e2e.report.identity import identity
+from e2e.report.paced import TITLE as PACE
 from e2e.report.reproduce import reproduce
 from e2e.report.rows import HEADINGS, OPTIONAL, claim, figure, no_speedup, row, share, title
 from e2e.report.rows import times as factor
@@ -138,6 +139,9 @@ def rest(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
     if facts.served:
         yield Heading("What was served where it might not be")
         yield Items(facts.served)
+    if facts.paced:
+        yield Heading(PACE)
+        yield Items(facts.paced)
     if facts.invalid:
         yield Heading("Left out")
         yield Items([f"{_axes(entry['settings'])}: {entry['why']}" for entry in facts.invalid])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from e2e.base.pace import pace_of
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smh]?)", re.IGNORECASE)
 _DAY_S = 86400.0
@@ -67,6 +69,12 @@ def size(given: str) -> int:
     if found < 1:
         raise ValueError(f"{given!r} is no size; write bytes, or a number with K, M, G or T, such as 2G.")
     return found
+
+
+def pace(given: str) -> str:
+    """As it was given, once it is one."""
+    pace_of(given)
+    return given
 
 
 def share(given: str) -> float:

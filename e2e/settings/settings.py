@@ -116,6 +116,11 @@ class Connected(Flags):
         word(quantities.size),
         flag("pool-size", "The connector's pool, such as 2G.", metavar="SIZE"),
     ] = None
+    pool_pace: Annotated[
+        str | None,
+        word(quantities.pace),
+        flag("pool-pace", "Bandwidth and latency of the link to it, such as 20GB/s,300ns.", metavar="PACE"),
+    ] = None
 
 
 class Served(Flags):

@@ -250,3 +250,12 @@ def test_pool_size_is_for_connectors_with_a_pool():
     assert sized.extra["maru_pool_size"] == 1 << 20
     with pytest.raises(SettingsError, match="example has no pool of its own"):
         load("example", pool_bytes=1)
+
+
+def test_a_pace_is_for_pools_whose_pace_can_be_set():
+    paced = load("embedded", pool_pace="1GB/s").with_pool(1 << 20, evicts=True)
+    assert paced.config(CELL, pool_dir="/p", block_size=16).extra["embedded_pool_pace"] == "1GB/s"
+    assert "embedded_pool_pace" not in load("embedded").config(CELL, pool_dir="/p", block_size=16).extra
+    for other in ("maru", "example"):
+        with pytest.raises(SettingsError, match=f"connector {other} has no pool whose pace can be set; leave out"):
+            load(other, pool_pace="1GB/s")

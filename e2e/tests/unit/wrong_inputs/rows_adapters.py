@@ -51,5 +51,11 @@ ROWS = (
         2,
         ("connector example has no pool of its own", "leave out --pool-size"),
     ),
+    Row(
+        "a pace for a pool that has none",
+        ("cells", "--connector", "offloading", "--pool-pace", "20GB/s"),
+        2,
+        ("connector offloading has no pool whose pace can be set", "leave out --pool-pace"),
+    ),
     Row("connector by variable", ("cells",), 2, ("json has no Mine",), environ={"MARU_E2E_CONNECTOR": "json:Mine"}),
 )
