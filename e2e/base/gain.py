@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from e2e.base.errors import EXIT_INCONCLUSIVE
@@ -94,6 +94,31 @@ class Overlap:
 
 
 @dataclass(frozen=True)
+class Hidden:
+    """``load_us``: microseconds in which something was copied to the GPU or placed; ``share`` of it during which the
+    forward's kernels ran, too. ``layer``: of which."""
+
+    layer: int
+    load_us: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One loaded request under the profiler. ``rows``: as recorded (kinds_gain.py), in microseconds. ``load_us``,
+    ``share``: as of ``Hidden``, of all layers; ``share`` is None where nothing was copied. ``layers``: of a load that
+    was placed layer by layer."""
+
+    branch: str
+    side: str
+    length: int
+    load_us: float
+    share: float | None
+    layers: tuple[Hidden, ...]
+    rows: Mapping[str, Sequence[tuple[float, float]]]
+
+
+@dataclass(frozen=True)
 class GainJudgement:
     """``copy_speed``: of the machine, bytes a second, None where it was not measured."""
 
@@ -103,6 +128,7 @@ class GainJudgement:
     launches: tuple[Launches, ...]
     overlaps: tuple[Overlap, ...] = ()
     copy_speed: float | None = None
+    timelines: tuple[Timeline, ...] = ()
 
     @property
     def exit_code(self) -> int:

@@ -136,3 +136,26 @@ class GainLaunches:
     length: int
     requests: int
     counts: Counts
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Microseconds from the first on, [start, end] each: copies to and from the device, placement calls, kernels of
+    attention and of the rest of the forward; see inside/timeline.py."""
+
+    to_device: list[tuple[float, float]]
+    from_device: list[tuple[float, float]]
+    placement: list[tuple[float, float]]
+    attention: list[tuple[float, float]]
+    forward: list[tuple[float, float]]
+
+
+@kind("gain.timeline")
+class GainTimeline:
+    """What the GPU did when, while one request was loaded, alone and under the profiler, so not timed."""
+
+    branch: str
+    side: Literal["a", "b"]
+    engine: str
+    length: int
+    rows: Rows

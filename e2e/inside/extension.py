@@ -6,6 +6,7 @@ Every method takes and gives JSON values. The class is mixed into vLLM's worker,
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from importlib import metadata
 
 import torch
@@ -16,7 +17,7 @@ from e2e.inside import copying, faults, runtime
 from e2e.inside.faults.plant import Plant
 from e2e.inside.load_errors import LoadErrors
 from e2e.inside.probe import Probe, hashing
-from e2e.inside.profile import LaunchCounter
+from e2e.inside.profile import Profile
 from e2e.inside.worker_side import layer_number
 
 #: Overwritten blocks get values of this size: finite in every dtype but fp8, and far from any real key or value.
@@ -123,13 +124,11 @@ class RigExtension:
 
     def rig_profile(self, on: bool) -> dict[str, object]:
         """Starts to count launches, or stops and tells them, see profile.py. Not while requests are timed."""
-        counter = getattr(self, "_rig_counter", None)
-        self._rig_counter = None
-        told = {"on": on} if counter is None else counter.stop()
-        if not on:
-            return told
-        self._rig_counter = LaunchCounter(getattr(self._rig_connector(), "rig_around_placement", None))
-        return {"on": True}
+        return self._rig_profiled(on, Profile.launches)
+
+    def rig_timeline(self, on: bool) -> dict[str, object]:
+        """Starts to look at what the device does, or stops and tells it, see profile.py. For one request alone."""
+        return self._rig_profiled(on, Profile.timeline)
 
     def rig_copy(self) -> dict[str, object]:
         """The fastest of a few copies as a load could make them at best: {"bytes", "seconds", "how"}."""
@@ -158,6 +157,14 @@ class RigExtension:
             self._rig_fired = {}
         probe.plant = Plant(faults.get(fault), self._rig_fired, layers=probe.layers)
         return {"planted": fault}
+
+    def _rig_profiled(self, on: bool, tell: Callable[[Profile], dict[str, object]]) -> dict[str, object]:
+        running = getattr(self, "_rig_profile_of_engine", None)
+        self._rig_profile_of_engine = None
+        told = {"on": on} if running is None else tell(running)
+        if on:
+            self._rig_profile_of_engine = Profile(getattr(self._rig_connector(), "rig_around_placement", None))
+        return {"on": True} if on else told
 
     def _rig_hooked(self) -> Probe | None:
         return getattr(self, "_rig_probe_of_engine", None)

@@ -35,6 +35,7 @@ from e2e.base.verdict import Verdict
 from e2e.judge import sequential
 from e2e.judge.cells import judge
 from e2e.judge.shares import Shares
+from e2e.judge.timeline import timelines
 
 #: No request waits for so long; a longer time is none.
 LONGEST_S = 1e6
@@ -65,7 +66,9 @@ def judge_gain(events: Iterable[Event]) -> GainJudgement | None:
     launches = _all_launches(events)
     shares = Shares.of(events, plan["axis"], cells, launches)
     answers = [answer for pair in plan["pairs"] for answer in _of_branch(events, plan, pair, cells, shares)]
-    return GainJudgement(plan, cells, tuple(answers), tuple(launches), _overlaps(events), shares.copy_speed)
+    return GainJudgement(
+        plan, cells, tuple(answers), tuple(launches), _overlaps(events), shares.copy_speed, timelines(events)
+    )
 
 
 def settled(events: Sequence[Event], asked: Asked, pair: Mapping[str, str], at_once: int) -> bool:

@@ -15,7 +15,7 @@ from e2e.replay.paired import Sender, timed_cell
 from e2e.replay.prompts import Prompt
 from e2e.waits import until
 
-#: Requests whose launches are counted, per side and length.
+#: Requests whose launches are counted, per side and length; of one more the GPU's timeline is told.
 PROFILED = 3
 
 
@@ -23,8 +23,8 @@ PROFILED = 3
 class Branch:
     """What is compared on one engine. ``sides``: name -> cell; those of one cell share what is stored. ``prompts``:
     length in tokens -> as many as run at once. ``rule``: what the connector serves. ``numbers``: of the
-    samples; ``order``: number -> (place, side), those that are measured under it. ``launched``: sides whose
-    launches are counted. ``salt``: of this comparison. ``repeats``: pairs per length, drawn ``looks`` times at most,
+    samples; ``order``: number -> (place, side), those that are measured under it. ``launched``: sides that are
+    profiled. ``salt``: of this comparison. ``repeats``: pairs per length, drawn ``looks`` times at most,
     until ``enough`` says of the events so far that those of so many at once suffice."""
 
     name: str
@@ -58,7 +58,7 @@ class Branch:
         for prompts in self.prompts.values():  # first, since what the changed part takes says how many pairs it needs
             _warm(by_side.values(), prompts[:1])
             for side in self.launched:
-                _launches(by_side[side], engine, hear, prompts, branch=self.name, side=side)
+                _profile(by_side[side], engine, hear, prompts, branch=self.name, side=side)
         for at_once in self.concurrency:
             for look in range(1, self.looks + 1):
                 for prompts in self.prompts.values():
@@ -120,20 +120,27 @@ def _sample(
     )  # fmt: skip
 
 
-def _launches(
+def _profile(
     sender: Sender, engine: LiveEngine, record: Record, prompts: Sequence[Prompt], **about: object
 ) -> None:  # fmt: skip
-    """Counted over requests of their own: a profiled request is slower."""
+    """Launches, and what a GPU did when, of requests of their own: a profiled request is slower."""
+    of = {"engine": engine.name, "length": len(prompts[0]), **about}
     try:
-        engine.client.collective_rpc("rig_profile", True)
-        for prompt in prompts[:1] * PROFILED:
-            sender.forget_local()
-            sender.send([prompt])
-        counts = engine.client.collective_rpc("rig_profile", False)[0]
+        counts = _profiled("rig_profile", sender, engine, prompts[:1] * PROFILED)
+        record("gain.launches", requests=PROFILED, counts=counts, **of)
+        if counts["device"] == "cuda":
+            record("gain.timeline", rows=_profiled("rig_timeline", sender, engine, prompts[:1]), **of)
     except EngineError as error:
-        record("note", text=f"Launches were not counted: {error}")
-        return
-    record("gain.launches", engine=engine.name, length=len(prompts[0]), requests=PROFILED, counts=counts, **about)
+        record("note", text=f"Launches were not counted, or not told in time: {error}")
+
+
+def _profiled(method: str, sender: Sender, engine: LiveEngine, prompts: Sequence[Prompt]) -> dict[str, object]:
+    """What the first rank says of these, sent one after the other."""
+    engine.client.collective_rpc(method, True)
+    for prompt in prompts:
+        sender.forget_local()
+        sender.send([prompt])
+    return engine.client.collective_rpc(method, False)[0]
 
 
 def record_loads(record: Record, engine: LiveEngine, branch: str, *, concurrency: int, length: int) -> None:

@@ -13,7 +13,7 @@ from e2e.base.judgement import Judgement
 from e2e.base.speed import by_length
 from e2e.base.verdict import Verdict
 from e2e.connectors.table import DEFAULT, load
-from e2e.report import plots, terminal
+from e2e.report import plots, terminal, timeline
 from e2e.report.document import Block, Code, Document, Heading, Items, Page, PageBlock, Paragraph, Plot, Table
 from e2e.report.facts import facts
 from e2e.report.files import write as write_forms
@@ -38,17 +38,17 @@ def write(found: GainJudgement, events: Sequence[Event], folder: Path) -> None:
     """gain.* in ``folder``, and on the terminal. UsageError when it can't be written."""
     shown = document(found, events)
     report = Report(
-        lambda: shown, page=lambda: _page(shown, found.answers), data=lambda: as_json(found, events),
+        lambda: shown, page=lambda: _page(shown, found), data=lambda: as_json(found, events),
         rows=lambda: [{**asdict(answer), "sentence": sentence(answer)} for answer in found.answers],
     )  # fmt: skip
     write_forms(report, folder, "gain", cure="make room for it in the folder of the comparison")
     terminal.show(shown, on=terminal.console(sys.stdout))
 
 
-def _page(shown: Document, answers: Sequence[Answer]) -> Page:
-    """The plot stands in front of the first table."""
+def _page(shown: Document, found: GainJudgement) -> Page:
+    """The plot stands in front of the first table, timelines at the end."""
     at = next(number for number, block in enumerate(shown) if isinstance(block, Table))
-    return [*shown[:at], *_plot(answers), *shown[at:]]
+    return [*shown[:at], *_plot(found.answers), *shown[at:], *timeline.pictures(found.timelines, found.plan["names"])]
 
 
 def _plot(answers: Sequence[Answer]) -> Iterator[PageBlock]:
@@ -74,7 +74,8 @@ def as_json(found: GainJudgement, events: Iterable[Event]) -> dict[str, object]:
         "answers": [{**asdict(answer), "sentence": sentence(answer)} for answer in found.answers],
         "ttft": [asdict(each) for each in by_length(found.cells)],
         "launches": [asdict(each) for each in found.launches],
-        "overlaps": [asdict(each) for each in found.overlaps], "exit_code": found.exit_code,
+        "overlaps": [asdict(each) for each in found.overlaps],
+        "exit_code": found.exit_code,
     }  # fmt: skip
 
 
@@ -116,6 +117,7 @@ def document(found: GainJudgement, events: Sequence[Event]) -> Document:
     blocks.append(Items([f"{answer.branch}: {sentence(answer)}" for answer in whole]))
     blocks += [_table(found.answers), Paragraph(_what_tells(plan)), *_shares(found)]
     blocks += [*_worth(found.cells), *_launches(found.launches, names)]
+    blocks += timeline.table(found.timelines, names)
     if found.overlaps:
         blocks.append(Paragraph("Timed loads that were meant to overlap the forward:"))
         blocks.append(Items([_overlap(each) for each in found.overlaps]))

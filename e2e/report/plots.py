@@ -120,6 +120,41 @@ def changes(axes: Axes, answers: Sequence[tuple[str, Answer]]) -> None:
     axes.set_xlabel("change of TTFT, %")
 
 
+@_drawn
+def timeline(axes: Axes, found: Sequence[tuple[str, int, Sequence[tuple[float, float]]]]) -> None:
+    """(name, number of its colour, [(start, end) in microseconds, ..]): rows from above down. What can't be told apart
+    by eye is one bar, and a row is one path, so that thousands of kernels stay small."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    whole = max(end for _, _, spans in found for _, end in spans)
+    for row, (_, colour, spans) in enumerate(found):
+        corners = [
+            [(left, row - 0.36), (right, row - 0.36), (right, row + 0.36), (left, row + 0.36), (left, row - 0.36)]
+            for left, right in _seen(spans, whole / 800)
+        ]
+        bars = Path([point for bar in corners for point in bar], [1, 2, 2, 2, 79] * len(corners))
+        axes.add_patch(PathPatch(bars, color=COLOURS[colour % len(COLOURS)], linewidth=0))
+    axes.set_axisbelow(True)
+    axes.set_xlim(0, whole / 1e3)
+    axes.set_yticks(range(len(found)), [named(name) for name, _, _ in found])
+    axes.set_ylim(len(found) - 0.5, -0.5)
+    axes.grid(axis="x")
+    axes.set_xlabel("ms from the first that ran")
+
+
+def _seen(spans: Sequence[tuple[float, float]], least: float) -> list[tuple[float, float]]:
+    """In milliseconds, none thinner than ``least`` microseconds nor closer than that to the next."""
+    found: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        end = max(end, start + least)
+        if found and start - found[-1][1] * 1e3 < least:
+            found[-1] = found[-1][0], max(found[-1][1], end / 1e3)
+        else:
+            found.append((start / 1e3, end / 1e3))
+    return found
+
+
 def value(number: float, unit: str) -> str:
     """As words beside a plot: factors as they are, shares as percents."""
     return f"{number:.2f}{unit}" if unit == "x" else f"{number:.0%} {unit}".strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from e2e.base.cell import Cell
 from e2e.base.connector import HitRule
 from e2e.gain import ORDERS
 from e2e.play.timed import PROFILED, Branch
+from e2e.recording.reader import decode
 from e2e.replay.prompts import Prompt
 
 A, B = Cell({"layout": "HND", "placement": "index"}), Cell({"layout": "HND", "placement": "kernel"})
@@ -23,8 +25,8 @@ PROMPTS = {
 class Client:
     """Serves all but the last 16 tokens from the connector, and counts as vLLM does."""
 
-    def __init__(self):
-        self.did, self.requests, self.tokens, self.profiling = [], 0, 0, False
+    def __init__(self, device):
+        self.did, self.requests, self.tokens, self.device = [], 0, 0, device
 
     def reset_prefix_cache(self, limit_s):
         self.did.append("forget")
@@ -50,11 +52,13 @@ class Client:
         self.did.append((method, *args))
         if method == "rig_copy":
             return [{"bytes": 100, "seconds": 0.5, "how": "memory to memory"}]
-        return [{"device": "cpu", "launches": {}}]
+        if method == "rig_timeline":
+            return [{row: [[0, 1.5]] for row in ("to_device", "from_device", "placement", "attention", "forward")}]
+        return [{"device": self.device, "launches": {}}]
 
 
-def played(sides, order, *, launched=("a", "b"), repeats=6, **more):
-    events, client = [], Client()
+def played(sides, order, *, launched=("a", "b"), repeats=6, device="cpu", **more):
+    events, client = [], Client(device)
     engine = SimpleNamespace(
         name="e", client=client, evidence=SimpleNamespace(loads=list), settings=SimpleNamespace(request_limit_s=9),
         adapter=SimpleNamespace(timed_params=lambda cell: {}),
@@ -143,3 +147,20 @@ def test_launches_are_counted_over_requests_of_their_own():
     assert [(data["side"], data["length"]) for data in launches] == [("a", 32), ("b", 32), ("a", 64), ("b", 64)]
     on = did.index(("rig_profile", True))
     assert did[on + 1 : did.index(("rig_profile", False))] == ["forget", ("index", 32)] * PROFILED
+
+
+def test_on_a_gpu_one_more_request_is_looked_at():
+    events, did = played({"a": A, "b": B, "a2": A}, in_turn, repeats=1, device="cuda")
+    told = [(data["side"], data["length"]) for kind, data in events if kind == "gain.timeline"]
+    assert told == [("a", 32), ("b", 32), ("a", 64), ("b", 64)]
+    on = did.index(("rig_timeline", True))
+    assert did[on - 1] == ("rig_profile", False)
+    assert did[on + 1 : did.index(("rig_timeline", False))] == ["forget", ("index", 32)]
+    for number, (kind, data) in enumerate(events):
+        decode(json.dumps({"seq": number, "t_ns": 0, "kind": kind, "data": data}).encode(), seq=number)
+
+
+def test_on_a_cpu_nothing_is_launched_so_nothing_is_looked_at():
+    events, did = played({"a": A, "b": B, "a2": A}, in_turn, repeats=1)
+    assert not [data for kind, data in events if kind == "gain.timeline"]
+    assert ("rig_timeline", True) not in did

@@ -13,7 +13,8 @@ import torch
 from torch.autograd import DeviceType
 from torch.autograd.profiler_util import Interval
 
-from e2e.inside.profile import PLACE, LaunchCounter, placed
+from e2e.inside.profile import PLACE, Profile, activities, ranges
+from e2e.inside.timeline import calls, rows
 
 
 def event(name: str, start: float, took: float, *, stream: int = 13, device: DeviceType = DeviceType.CUDA):
@@ -34,9 +35,38 @@ EVENTS = [
 ]
 
 
+def placed(events):
+    return calls(activities(events), ranges(events))
+
+
 def test_kernels_in_the_range_on_its_stream_are_placement():
-    assert [each.name for each in placed(EVENTS)] == ["_move", "_move"]
-    assert sum(each.time_range.elapsed_us() for each in placed(EVENTS)) == 2
+    (call,) = placed(EVENTS)
+    assert [each.name for each in call] == ["_move", "_move"]
+    assert sum(each.end_us - each.start_us for each in call) == 2
+
+
+def test_rows_of_a_timeline():
+    """From the first activity on; of the forward is what runs on a stream with attention, copies left out."""
+    events = [
+        *EVENTS, event("Memcpy DtoH (Device -> Pinned)", 55950, 4), event("gemm", 55735, 20, stream=7),
+        event("Memcpy HtoD (Pageable -> Device)", 55690, 2, stream=7), event("checksum", 55000, 9, stream=20),
+    ]  # fmt: skip
+    found = rows(activities(events), placed(events))
+    assert found == {
+        "to_device": [(0, 13), (745, 747), (955, 968)], "from_device": [(1005, 1009)], "placement": [(702, 850)],
+        "attention": [(755, 785)], "forward": [(790, 810)],
+    }  # fmt: skip
+
+
+def test_where_nothing_calls_itself_attention_all_other_kernels_are_the_forward():
+    events = [each for each in EVENTS if each.name != "attention"] + [event("gemm", 55735, 20, stream=7)]
+    assert rows(activities(events), placed(events))["forward"] == [(790, 810)]
+
+
+def test_of_very_many_intervals_the_closest_are_joined(monkeypatch):
+    monkeypatch.setattr("e2e.inside.timeline.KEPT", 3)
+    events = [event("gemm", start, 1) for start in (0, 1.05, 2.2, 50, 51.3, 90)]
+    assert rows(activities(events), [])["forward"] == [(0, 3.2), (50, 52.3), (90, 91)]
 
 
 def test_placements_are_counted_between_start_and_stop_only():
@@ -45,19 +75,19 @@ def test_placements_are_counted_between_start_and_stop_only():
             torch.zeros(3).add_(1)
 
     within = [nullcontext]
-    counter = LaunchCounter(lambda around: within.append(around or nullcontext))
+    counter = Profile(lambda around: within.append(around or nullcontext))
     place()
     place()
-    told = counter.stop()["placement"]
+    told = counter.launches()["placement"]
     assert told["calls"] == 2
     assert told["launches"]
     assert within[-1] is nullcontext
 
 
 def test_of_a_connector_that_tells_no_placement_only_totals_are_counted():
-    counter = LaunchCounter(None)
+    counter = Profile(None)
     torch.zeros(3).add_(1)
-    told = counter.stop()
+    told = counter.launches()
     assert told["placement"] is None
     assert told["launches"]
 

@@ -25,7 +25,7 @@ from test_nightly import cell as night_cell
 from test_nightly import codes, write
 
 from e2e.base.event import Event
-from e2e.base.gain import NOTHING, WITHIN, Answer, Change, GainJudgement, Launches, Overlap
+from e2e.base.gain import NOTHING, WITHIN, Answer, Change, GainJudgement, Hidden, Launches, Overlap, Timeline
 from e2e.judge import judge
 from e2e.judge.exhibits import exhibits
 from e2e.report import console, gain, scoreboard, terminal
@@ -218,8 +218,12 @@ def test_a_gain(tmp_path_factory, capsys, draw):
         Answer(draw(), 1, None, WITHIN, "", change, change, a_s=1, b_s=1),
     ]
     launches = (Launches(draw(), "a", 513, draw(), 3.0, None, 2.0),)
+    rows = {"to_device": [(0, 9)], "placement": [(9, 10)], "attention": [], "forward": [(5, 20)], "from_device": []}
+    drawn = Timeline(draw(), "a", 513, 10.0, 0.5, (Hidden(0, 10.0, 0.5),), rows)
     events = hostile_run(draw)
-    found = GainJudgement(plan, judge(events), tuple(answers), launches, (Overlap(draw(), draw(), 1, 1, 1),))
+    found = GainJudgement(
+        plan, judge(events), tuple(answers), launches, (Overlap(draw(), draw(), 1, 1, 1),), timelines=(drawn,)
+    )
     folder = tmp_path_factory.mktemp("gain")
     gain.write(found, events, folder)
     assert_shows(capsys.readouterr().out)
