@@ -75,7 +75,7 @@ def as_json(found: GainJudgement, events: Iterable[Event]) -> dict[str, object]:
         "ttft": [asdict(each) for each in by_length(found.cells)],
         "launches": [asdict(each) for each in found.launches],
         "overlaps": [asdict(each) for each in found.overlaps],
-        "exit_code": found.exit_code,
+        "timelines": [timeline.as_json(each) for each in found.timelines], "exit_code": found.exit_code,
     }  # fmt: skip
 
 
