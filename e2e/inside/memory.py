@@ -6,17 +6,34 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import xxhash
 
 from e2e.inside.region import PoolError
 
 
 class Memory(Protocol):
-    """``start`` and ``size`` in bytes of the region; ``data`` and ``out`` are contiguous, and may be written to."""
+    """``start`` and ``size`` in bytes of the region. A buffer holds an object's bytes outside of it: here a contiguous
+    memoryview that may be written to, on a GPU a tensor (``gpu_memory.py``). A GPU copies and hashes behind what its
+    current stream does, and only what is said to wait waits for it."""
 
-    def write(self, start: int, data: memoryview) -> None: ...
+    def size(self, buffer: Any) -> int:
+        """Bytes."""
 
-    def read(self, start: int, out: memoryview) -> None: ...
+    def checksums(self, buffers: Sequence[Any]) -> Callable[[], list[str]]:
+        """Waits, when called, and tells them."""
+
+    def right(self, buffers: Sequence[Any], checksums: Sequence[str]) -> list[bool]:
+        """Is each what its checksum says? Waits."""
+
+    def write(self, start: int, buffer: Any) -> None: ...
+
+    def read(self, start: int, buffer: Any) -> None: ...
+
+    def mark(self) -> Callable[[], object]:
+        """Waits, when called, until what was written before this is in the region."""
 
     def write_back(self, start: int, size: int) -> None:
         """What this host wrote there is in the memory when this returns."""
@@ -25,7 +42,24 @@ class Memory(Protocol):
         """What this host reads there next comes from the memory."""
 
 
-class Mapped:
+class Host:
+    """Half of ``Memory``: buffers are memoryviews, checksums xxh3-128."""
+
+    def size(self, buffer: memoryview) -> int:
+        return buffer.nbytes
+
+    def checksums(self, buffers: Sequence[memoryview]) -> Callable[[], list[str]]:
+        found = [*map(xxhash.xxh3_128_hexdigest, buffers)]
+        return lambda: found
+
+    def right(self, buffers: Sequence[memoryview], checksums: Sequence[str]) -> list[bool]:
+        return [xxhash.xxh3_128_hexdigest(buffer) == one for buffer, one in zip(buffers, checksums, strict=True)]
+
+    def mark(self) -> Callable[[], object]:
+        return lambda: None
+
+
+class Mapped(Host):
     """A mapped region, all of whose users see the same caches: one host, or memory that keeps hosts coherent."""
 
     def __init__(self, region: mmap.mmap) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-
-import torch
+from typing import Any
 
 from e2e.base.pace import Pace
 from e2e.inside.memory import Memory
@@ -27,13 +26,25 @@ class Paced:
     def __init__(self, memory: Memory, pace: Pace) -> None:
         self._memory, self._links = memory, {"read": _Direction(pace), "write": _Direction(pace)}
 
-    def write(self, start: int, data: torch.Tensor) -> None:
-        with self._links["write"].transfer(data.numel()):
-            self._memory.write(start, data)
+    def size(self, buffer: Any) -> int:
+        return self._memory.size(buffer)
 
-    def read(self, start: int, out: torch.Tensor) -> None:
-        with self._links["read"].transfer(out.numel()):
-            self._memory.read(start, out)
+    def checksums(self, buffers: Sequence[Any]) -> Callable[[], list[str]]:
+        return self._memory.checksums(buffers)
+
+    def right(self, buffers: Sequence[Any], checksums: Sequence[str]) -> list[bool]:
+        return self._memory.right(buffers, checksums)
+
+    def write(self, start: int, buffer: Any) -> None:
+        with self._links["write"].transfer(self.size(buffer)):
+            self._memory.write(start, buffer)
+
+    def read(self, start: int, buffer: Any) -> None:
+        with self._links["read"].transfer(self.size(buffer)):
+            self._memory.read(start, buffer)
+
+    def mark(self) -> Callable[[], object]:
+        return self._memory.mark()
 
     def write_back(self, start: int, size: int) -> None:
         self._memory.write_back(start, size)

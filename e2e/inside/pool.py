@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-
-import xxhash
+from itertools import takewhile
+from typing import Any
 
 from e2e.inside.evidence import Evidence
 from e2e.inside.index import protocol as p
@@ -63,28 +63,37 @@ class Pool:
         self.ask(p.Unpin(pin))
 
     def put(
-        self, group: str, tag: str, objects: Sequence[tuple[str, memoryview]], *, evicted: list[str] | None = None,
+        self, group: str, tag: str, objects: Sequence[tuple[str, Any]], *, evicted: list[str] | None = None,
         pause: Callable[[], object] = lambda: None, steps: Sequence[Storing] = STORE,
     ) -> str:  # fmt: skip
-        """Stores named bytes (contiguous, and such that may be written to) as one group, instead of what it was. Empty,
-        or why it is not there afterwards: ``no_room``, or ``lost`` with the index. ``tag``: see ``protocol.Publish``.
-        ``evicted``: a list to which groups are added that went for it; they are counted in any case. ``pause``: called
-        between taking room and filling it. ``steps``: others than ``STORE`` are a planted fault's."""
-        work = _Store(self, group, tag, objects, evicted if evicted is not None else [], pause)
-        return next((why for step in steps if (why := getattr(work, step.value)())), "")
+        """Stores named buffers as one group, instead of what it was. Empty, or why it is not there afterwards:
+        ``no_room``, or ``lost`` with the index. ``tag``: see ``protocol.Publish``. ``evicted``: a list to which groups
+        are added that went for it; they are counted in any case. ``pause``: called between taking room and filling it.
+        ``steps``: others than ``STORE`` are a planted fault's."""
+        return self.putting(group, tag, objects, evicted=evicted, pause=pause, steps=steps).end()
+
+    def putting(
+        self, group: str, tag: str, objects: Sequence[tuple[str, Any]], *, evicted: list[str] | None = None,
+        pause: Callable[[], object] = lambda: None, steps: Sequence[Storing] = STORE,
+    ) -> Putting:  # fmt: skip
+        """As ``put``, up to the copying, which may go on beside the caller until ``end``."""
+        return Putting(self, group, tag, objects, evicted if evicted is not None else [], pause, steps)
 
     def locate(self, groups: Sequence[str]) -> list[dict[str, p.Extent]]:
         """Name -> place of each group's objects; empty for a group that is not there."""
         found = self.ask(p.Locate(list(groups))) or [[] for _ in groups]
         return [{extent.name: extent for extent in extents} for extents in found]
 
-    def read(self, extent: p.Extent | None, out: memoryview, *, steps: Sequence[Loading] = LOAD) -> bool:
-        """Copies an object into ``out`` (contiguous, of its size). False if there is none, it has another size,
-        or its bytes don't match the checksum. ``steps``: others than ``LOAD`` are a planted fault's."""
-        if extent is None or extent.size != out.nbytes or extent.start + extent.size > self.size:
-            return False
-        work = _Load(self.memory, extent, out)
-        return all(getattr(work, step.value)() for step in steps)
+    def read(self, extent: p.Extent | None, out: Any, *, steps: Sequence[Loading] = LOAD) -> bool:
+        """Copies an object into the buffer ``out`` (of its size). False if there is none, it has another size, or its
+        bytes don't match the checksum. ``steps``: others than ``LOAD`` are a planted fault's."""
+        return self.reading([extent], [out], steps=steps).end() == [True]
+
+    def reading(
+        self, extents: Sequence[p.Extent | None], outs: Sequence[Any], *, steps: Sequence[Loading] = LOAD
+    ) -> Reading:
+        """As ``read``, of several and up to the copying, which may go on beside the caller until ``end``."""
+        return Reading(self, extents, outs, steps)
 
     def forget(self, groups: Sequence[str]) -> None:
         self.ask(p.Forget(list(groups)))
@@ -106,20 +115,34 @@ class Pool:
             self.evidence.count({"index_late": int(time.monotonic() - began > LATE_S)})
 
 
-class _Store:
+class Putting:
     """One group on its way into the pool: each step of ``Storing`` is a method, and says why it can't go on."""
 
     def __init__(
-        self, pool: Pool, group: str, tag: str, objects: Sequence[tuple[str, memoryview]], evicted: list[str],
-        pause: Callable[[], object],
+        self, pool: Pool, group: str, tag: str, objects: Sequence[tuple[str, Any]], evicted: list[str],
+        pause: Callable[[], object], steps: Sequence[Storing],
     ) -> None:  # fmt: skip
-        self._pool, self._group, self._tag, self._evicted, self._pause = pool, group, tag, evicted, pause
-        self._parts = objects
-        self._checksums = [_checksum(part) for _, part in objects]
+        self._pool, self._memory, self._group, self._tag = pool, pool.memory, group, tag
+        self._evicted, self._pause = evicted, pause
+        self._names = [name for name, _ in objects]
+        self._buffers = [buffer for _, buffer in objects]
+        self._checksums = self._memory.checksums(self._buffers)
+        self._written: Callable[[], object] = lambda: None
         self._rooms: Sequence[p.Room] = ()
+        begins = [*takewhile(lambda step: step is not Storing.WRITE_BACK, steps)]
+        self._left = steps[len(begins) :]
+        self._why = self._walk(begins)
+
+    def end(self) -> str:
+        """What ``put`` answers."""
+        return self._why or self._walk(self._left)
+
+    def _walk(self, steps: Sequence[Storing]) -> str:
+        return next((why for step in steps if (why := getattr(self, step.value)())), "")
 
     def reserve(self) -> str:
-        reserved = self._pool.ask(p.Reserve([part.nbytes for _, part in self._parts], self._pool.evicts))
+        sizes = [self._memory.size(buffer) for buffer in self._buffers]
+        reserved = self._pool.ask(p.Reserve(sizes, self._pool.evicts))
         if reserved is None:
             return "lost"
         if reserved.evicted:
@@ -132,40 +155,58 @@ class _Store:
 
     def write(self) -> str:
         self._pause()
-        for room, (_, part) in zip(self._rooms, self._parts, strict=True):
-            self._pool.memory.write(room.start, part)
+        for room, buffer in zip(self._rooms, self._buffers, strict=True):
+            self._memory.write(room.start, buffer)
+        self._written = self._memory.mark()
         return ""
 
     def write_back(self) -> str:
+        self._written()
         for room in self._rooms:
-            self._pool.memory.write_back(room.start, room.size)
+            self._memory.write_back(room.start, room.size)
         return ""
 
     def publish(self) -> str:
         written = [
             p.Written(room.ticket, name, checksum)
-            for room, (name, _), checksum in zip(self._rooms, self._parts, self._checksums, strict=True)
+            for room, name, checksum in zip(self._rooms, self._names, self._checksums(), strict=True)
         ]
         return "" if self._pool.ask(p.Publish(self._group, self._tag, written)) else "lost"
 
 
-class _Load:
-    """One object on its way out: each step of ``Loading`` is a method, and says whether it is the object still."""
+class Reading:
+    """Objects on their way out: each step of ``Loading`` is a method."""
 
-    def __init__(self, memory: Memory, extent: p.Extent, out: memoryview) -> None:
-        self._memory, self._extent, self._out = memory, extent, out
+    def __init__(
+        self, pool: Pool, extents: Sequence[p.Extent | None], outs: Sequence[Any], steps: Sequence[Loading]
+    ) -> None:
+        memory = self._memory = pool.memory
+        self._there = [
+            one is not None and one.size == memory.size(out) and one.start + one.size <= pool.size
+            for one, out in zip(extents, outs, strict=True)
+        ]
+        self._found = [pair for pair, there in zip(zip(extents, outs, strict=True), self._there, strict=True) if there]
+        self._right = [True] * len(self._found)
+        begins = [*takewhile(lambda step: step is not Loading.VERIFY, steps)]
+        self._left = steps[len(begins) :]
+        for step in begins:
+            getattr(self, step.value)()
 
-    def fetch(self) -> bool:
-        self._memory.fetch(self._extent.start, self._extent.size)
-        return True
+    def end(self) -> list[bool]:
+        """Of each: is it there, and the very object?"""
+        for step in self._left:
+            getattr(self, step.value)()
+        right = iter(self._right)
+        return [there and next(right) for there in self._there]
 
-    def copy(self) -> bool:
-        self._memory.read(self._extent.start, self._out)
-        return True
+    def fetch(self) -> None:
+        for extent, _ in self._found:
+            self._memory.fetch(extent.start, extent.size)
 
-    def verify(self) -> bool:
-        return _checksum(self._out) == self._extent.checksum
+    def copy(self) -> None:
+        for extent, out in self._found:
+            self._memory.read(extent.start, out)
 
-
-def _checksum(data: memoryview) -> str:
-    return xxhash.xxh3_128_hexdigest(data)
+    def verify(self) -> None:
+        checksums = [extent.checksum for extent, _ in self._found]
+        self._right = self._memory.right([out for _, out in self._found], checksums)

@@ -57,7 +57,7 @@ class Unpin(Request, frozen=True):
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """An object: bytes [start, start + size) of the region. ``checksum``: xxh3-128, hexadecimal."""
+    """An object: bytes [start, start + size) of the region. ``checksum``: as the memory of whoever wrote it has it."""
 
     name: str
     start: int

@@ -4,26 +4,27 @@ import threading
 import time
 
 import pytest
-import torch
 
 from e2e.base.pace import Pace, latency, pace_of, rate
 from e2e.inside.config import parse
+from e2e.inside.memory import Host
 from e2e.inside.pace import Paced
+from e2e.tests.unit.inside.pools import filled
 
 BASE = {"embedded_pool_dir": "/nowhere"}
 
 
-class Bytes:
+class Bytes(Host):
     """A memory of a few bytes, and what was asked of it."""
 
     def __init__(self, size: int = 1 << 16) -> None:
-        self.bytes, self.asked = torch.zeros(size, dtype=torch.uint8), []
+        self.bytes, self.asked = filled(0, size), []
 
-    def write(self, start: int, data: torch.Tensor) -> None:
-        self.bytes[start : start + data.numel()].copy_(data)
+    def write(self, start: int, buffer: memoryview) -> None:
+        self.bytes[start : start + buffer.nbytes] = buffer
 
-    def read(self, start: int, out: torch.Tensor) -> None:
-        out.copy_(self.bytes[start : start + out.numel()])
+    def read(self, start: int, buffer: memoryview) -> None:
+        buffer[:] = self.bytes[start : start + buffer.nbytes]
 
     def write_back(self, start: int, size: int) -> None:
         self.asked.append(("write_back", start, size))
@@ -62,14 +63,14 @@ def test_what_is_no_pace(given, why):
 
 
 def test_nothing_is_faster_than_the_link():
-    paced, data = Paced(Bytes(), Pace(1e6, 2e6)), torch.arange(5000).to(torch.uint8)
+    paced, data = Paced(Bytes(), Pace(1e6, 2e6)), memoryview(bytearray(i % 251 for i in range(5000)))
     began = time.perf_counter_ns()
     paced.write(100, data)
     wrote = time.perf_counter_ns()
-    out = torch.empty_like(data)
+    out = filled(0, 5000)
     paced.read(100, out)
     read = time.perf_counter_ns()
-    assert torch.equal(out, data)
+    assert out == data
     assert min(wrote - began, read - wrote) >= 7e6, "5 ms for 5000 bytes at 1 MB/s, and 2 ms before them"
     of = paced.counters()
     assert (of["paced_reads"], of["paced_read_bytes"], of["paced_writes"], of["paced_write_bytes"]) == (
@@ -84,7 +85,7 @@ def test_nothing_is_faster_than_the_link():
 
 def test_threads_share_a_direction_and_their_latencies_overlap():
     paced = Paced(Bytes(), Pace(1e6, 5e6))
-    threads = [threading.Thread(target=paced.write, args=(0, torch.zeros(2000, dtype=torch.uint8))) for _ in range(4)]
+    threads = [threading.Thread(target=paced.write, args=(0, filled(0, 2000))) for _ in range(4)]
     began = time.perf_counter_ns()
     for thread in threads:
         thread.start()
@@ -108,8 +109,8 @@ def test_what_moves_cache_lines_is_the_memory_s_own():
 
 def test_a_transfer_that_fails_is_counted_and_raised():
     paced = Paced(Bytes(10), Pace(None, 1))
-    with pytest.raises(RuntimeError):
-        paced.write(8, torch.zeros(5, dtype=torch.uint8))
+    with pytest.raises(ValueError, match="structures"):
+        paced.write(8, filled(0, 5))
     assert paced.counters()["paced_writes"] == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from e2e.inside.evidence import Evidence
 from e2e.inside.index.table import Table
-from e2e.inside.memory import Flushed, Mapped
+from e2e.inside.memory import Flushed, Host, Mapped
 from e2e.inside.pool import Pool
 from e2e.inside.publish import ANNOUNCED_EARLY, LOAD, STORE, UNVERIFIED, Loading, Storing
 from e2e.inside.region import PoolError, region
@@ -46,8 +46,8 @@ def test_a_mutant_of_the_steps_is_broken(mutant):
         explore(store, load)
 
 
-class Cache:
-    """One host's ``Memory`` over what all of them share. Before each line that it moves, ``meanwhile`` happens."""
+class Cache(Host):
+    """One host's memory over what all of them share. Before each line that it moves, ``meanwhile`` happens."""
 
     def __init__(self, shared: bytearray, rng: random.Random, meanwhile: Callable[[], None]) -> None:
         self.shared, self.rng, self.meanwhile = shared, rng, meanwhile

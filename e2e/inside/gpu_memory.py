@@ -1,0 +1,155 @@
+"""The pool's memory as a GPU sees it: it copies from and to the region itself, and hashes what it holds.
+
+So bytes cross the link once, and are proven where they arrived. A region that can't be pinned (CUDA refuses some
+devices) is copied by the host, over pinned buffers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from e2e.inside import mix
+from e2e.inside.memory import Mapped
+from e2e.inside.placement.base import raw
+
+log = logging.getLogger("vllm.maru_e2e.pool")
+_MIX, _WORD = "mix:", (1 << 64) - 1
+
+
+class OnGpu:
+    """``mapped`` for buffers that are uint8 tensors, contiguous, on one GPU. Checksums are two lanes of mix.py; those
+    of a host (xxh3-128) are proven too, on the host."""
+
+    def __init__(self, mapped: Mapped, *, pin: bool = True) -> None:
+        """``pin``: False to copy by the host in any case."""
+        self._mapped = mapped
+        self._bytes = torch.frombuffer(mapped.bytes, dtype=torch.uint8)
+        why = _pin(self._bytes) if pin else "it is not to be"
+        if why:
+            log.warning("The pool's region is not pinned (%s), so the host copies what a GPU loads and stores.", why)
+        self._ring = Ring() if why else None
+
+    @property
+    def pinned(self) -> bool:
+        return self._ring is None
+
+    def size(self, buffer: torch.Tensor) -> int:
+        return buffer.numel()
+
+    def checksums(self, buffers: Sequence[torch.Tensor]) -> Callable[[], list[str]]:
+        sums = torch.cat([mix.sums(rows, lanes=2) for rows in rows_of(buffers)])
+        told = torch.empty(sums.shape, dtype=sums.dtype, pin_memory=sums.is_cuda).copy_(sums, non_blocking=True)
+        ready = self.mark()
+
+        def answer() -> list[str]:
+            ready()
+            return [f"{_MIX}{one & _WORD:016x}{other & _WORD:016x}" for one, other in told.tolist()]
+
+        return answer
+
+    def right(self, buffers: Sequence[torch.Tensor], checksums: Sequence[str]) -> list[bool]:
+        mixed = [buffer for buffer, one in zip(buffers, checksums, strict=True) if one.startswith(_MIX)]
+        found = iter(self.checksums(mixed)() if mixed else ())
+        return [
+            next(found) == one if one.startswith(_MIX) else self._mapped.right([raw(buffer.cpu())], [one]) == [True]
+            for buffer, one in zip(buffers, checksums, strict=True)
+        ]
+
+    def write(self, start: int, buffer: torch.Tensor) -> None:
+        room = self._bytes[start : start + buffer.numel()]
+        if self._ring:
+            self._ring.up(buffer, room)
+        else:
+            room.copy_(buffer, non_blocking=True)
+
+    def read(self, start: int, buffer: torch.Tensor) -> None:
+        stored = self._bytes[start : start + buffer.numel()]
+        if self._ring:
+            self._ring.down(stored, buffer)
+        else:
+            buffer.copy_(stored, non_blocking=True)
+
+    def mark(self) -> Callable[[], object]:
+        return torch.cuda.current_stream().record_event().synchronize
+
+    def write_back(self, start: int, size: int) -> None:
+        self._mapped.write_back(start, size)
+
+    def fetch(self, start: int, size: int) -> None:
+        self._mapped.fetch(start, size)
+
+
+def _pin(region: torch.Tensor) -> str:
+    """Registers it with CUDA until the process ends. Empty, or why it can't be."""
+    error = int(torch.cuda.cudart().cudaHostRegister(region.data_ptr(), region.numel(), 0))
+    return "" if error == 0 else f"CUDA's error {error}"
+
+
+def rows_of(buffers: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """[n, size] tensors of all bytes, in order: as few as there are runs of one size, without a copy where they are
+    neighbours in memory."""
+    runs: list[list[torch.Tensor]] = []
+    for buffer in buffers:
+        if runs and runs[-1][-1].numel() == buffer.numel():
+            runs[-1].append(buffer)
+        else:
+            runs.append([buffer])
+    return [_rows(run) for run in runs]
+
+
+def _rows(run: list[torch.Tensor]) -> torch.Tensor:
+    first, size = run[0], run[0].numel()
+    neighbours = all(
+        one.data_ptr() == first.data_ptr() + at * size
+        and one.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        for at, one in enumerate(run)
+    )
+    return first.as_strided((len(run), size), (size, 1)) if neighbours else torch.stack(run)
+
+
+class Ring:
+    """Pinned buffers on the way between a GPU and memory that can't be pinned. Safe to use from several threads."""
+
+    def __init__(self, *, count: int = 4, size: int = 32 << 20) -> None:
+        self._buffers = [torch.empty(size, dtype=torch.uint8, pin_memory=True) for _ in range(count)]
+        self._free: list[torch.cuda.Event | None] = [None] * count
+        self._lock, self._next = threading.Lock(), 0
+
+    def down(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Host to GPU: the last copies go on behind the current stream."""
+        with self._lock:
+            for part, into in zip(self._parts(source), self._parts(target), strict=True):
+                number, buffer = self._take()
+                into.copy_(buffer[: part.numel()].copy_(part), non_blocking=True)
+                self._free[number] = torch.cuda.current_stream(target.device).record_event()
+
+    def up(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """GPU to host, where all is when this returns. The GPU copies the next part while the host copies this one."""
+        with self._lock:
+            under_way: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+            for part, into in zip(self._parts(source), self._parts(target), strict=True):
+                number, buffer = self._take()
+                buffer[: part.numel()].copy_(part, non_blocking=True)
+                self._free[number] = torch.cuda.current_stream(source.device).record_event()
+                under_way.append((number, buffer[: part.numel()], into))
+                if len(under_way) > 1:
+                    self._arrived(*under_way.pop(0))
+            for each in under_way:
+                self._arrived(*each)
+
+    def _arrived(self, number: int, buffer: torch.Tensor, into: torch.Tensor) -> None:
+        self._free[number].synchronize()
+        into.copy_(buffer)
+
+    def _parts(self, data: torch.Tensor) -> Iterator[torch.Tensor]:
+        return iter(data.split(self._buffers[0].numel()))
+
+    def _take(self) -> tuple[int, torch.Tensor]:
+        number, self._next = self._next, (self._next + 1) % len(self._buffers)
+        if (event := self._free[number]) is not None:
+            event.synchronize()
+        return number, self._buffers[number]
