@@ -30,6 +30,12 @@ class DigestWindow:
         self.on = self._ask("rig_probe", True) is not None
         return self.on
 
+    def stop(self) -> None:
+        """For good: hashing takes time, also of requests that nobody fetches digests of."""
+        if self.on:
+            self._ask("rig_probe", False)
+        self.on = False
+
     @contextmanager
     def arm(self, *, cell: str | None, arm: str, plant: str | None = None) -> Iterator[None]:
         """Around one arm. ``plant``: a fault to plant around the connector for this arm, by its name in the catalogue.

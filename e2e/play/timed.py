@@ -42,6 +42,8 @@ class Branch:
     enough: Callable[[Sequence[Event], int], bool] = lambda events, at_once: False
 
     def play(self, engine: LiveEngine, record: Record) -> None:
+        """Without digests from now on: what is measured is the connector, and its cells are proven."""
+        engine.digests.stop()
         senders = {cell.id: self._sender(engine, cell) for cell in self.sides.values()}
         by_side = {side: senders[cell.id] for side, cell in self.sides.items()}
         heard: list[Event] = []

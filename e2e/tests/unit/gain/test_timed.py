@@ -62,12 +62,14 @@ def played(sides, order, *, launched=("a", "b"), repeats=6, device="cpu", **more
     engine = SimpleNamespace(
         name="e", client=client, evidence=SimpleNamespace(loads=list), settings=SimpleNamespace(request_limit_s=9),
         adapter=SimpleNamespace(timed_params=lambda cell: {}),
+        digests=SimpleNamespace(stop=lambda: client.did.append("no digests")),
     )  # fmt: skip
     branch = Branch(
         name="HND", round=1, sides=sides, prompts=PROMPTS, rule=HitRule(16, 16), concurrency=(1, 2),
         repeats=repeats, numbers=itertools.count(), order=order, launched=launched, salt="r.gain", **more,
     )  # fmt: skip
     branch.play(engine, lambda kind, **data: events.append((kind, data)))
+    assert client.did.pop(0) == "no digests", "what takes them is not the connector"
     return events, client.did
 
 

@@ -75,6 +75,18 @@ def test_values_are_written_once_and_requests_get_their_prompt(events, record):
     assert taken[0]["request"] == "HND.connector.1.c.cold.0.11111111"
 
 
+def test_once_stopped_nothing_is_asked_any_more(events, record):
+    worker = Worker()
+    one = window(worker, record)
+    one.stop()
+    assert worker.asked == ["rig_probe", "rig_probe"]
+    one.stop()
+    with one.arm(cell="c", arm="cold"):
+        pass
+    assert worker.asked == ["rig_probe", "rig_probe"]
+    assert not events
+
+
 def test_each_rank_numbers_its_own_rows(events, record):
     worker = Worker()
     one = window(worker, record)
