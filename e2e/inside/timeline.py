@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-#: An attention kernel says so in its name: flash::FlashAttnFwdSm90, kernel_unified_attention_2d, fmha_..
-ATTENTION = re.compile(r"attn|attention|flash|fmha", re.IGNORECASE)
+#: An attention kernel says so in its name: flash::FlashAttnFwdSm90, kernel_unified_attention_2d, fmha_.. of others;
+#: reshape_and_cache_flash only writes the cache.
+ATTENTION = re.compile(r"attn|attention|(?<!cache_)flash|fmha|BatchPrefill|BatchDecode", re.IGNORECASE)
 #: Intervals kept of a row; of more the closest are joined.
 KEPT = 4096
 

@@ -1,4 +1,4 @@
-"""placement.md: do the placement kernels write what the reference writes, and how fast? From what the processes with
+"""placement.*: do the placement kernels write what the reference writes, and how fast? From what the processes with
 torch left as JSON, see kernels/regression.py and kernels/bench.py."""
 
 from __future__ import annotations
@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from e2e.report import terminal
-from e2e.report.document import Block, Document, Heading, Items, Paragraph, Table
+from e2e.report import plots, terminal
+from e2e.report.document import Block, Document, Heading, Items, Judged, Page, PageBlock, Paragraph, Plot, Table
 from e2e.report.files import write as write_forms
 from e2e.report.forms import Report
 
@@ -20,7 +20,8 @@ _ORDER = ("fails", "mismatch", "refuses", "same")
 def write(regression: Result, bench: Result | None, *, directory: Path) -> None:
     """placement.* in ``directory``, and on the terminal. UsageError when it can't be written."""
     shown = document(regression, bench)
-    write_forms(Report(lambda: shown, rows=lambda: rows(regression, bench)), directory, "placement")
+    report = Report(lambda: shown, page=lambda: page(shown, bench), rows=lambda: rows(regression, bench))
+    write_forms(report, directory, "placement")
     terminal.show(shown, on=terminal.console(sys.stdout))
     terminal.show([Paragraph(f"report: {directory / 'placement.md'}")], on=terminal.console(sys.stdout))
 
@@ -36,6 +37,29 @@ def document(regression: Result, bench: Result | None) -> Document:
     ]
 
 
+def page(shown: Document, bench: Result | None) -> Page:
+    """``shown``: the document. The plot stands under the heading of what it draws."""
+    at = next((n for n, block in enumerate(shown) if isinstance(block, Heading) and block.level > 1), len(shown) - 1)
+    return [*shown[: at + 1], *_plot(bench["rows"] if bench else ()), *shown[at + 1 :]]
+
+
+def _plot(found: Sequence[Mapping]) -> Iterator[PageBlock]:
+    measured = [row for row in found if row["outcome"] == "ok"]
+    if not measured:
+        return
+    drawn = []
+    for shape, tokens in dict.fromkeys((row["shape"], row["tokens"]) for row in measured):
+        mine = [row for row in measured if (row["shape"], row["tokens"]) == (shape, tokens)]
+        times = {row["way"]: [each["us"] for each in mine if each["way"] == row["way"]] for row in mine}
+        copies = {round(row["us"] * row["of_copy"], 1) for row in mine}
+        drawn.append((f"{shape}, {tokens} tokens", times, sorted(copies)))
+    if svg := plots.placements(drawn, rows=2 * len(drawn)):
+        rows_are = "rows are layers x KV heads x head size"
+        yield Plot(svg, f"Time to place all layers of one request, a point for each of the layouts; {rows_are}.")
+    else:
+        yield Paragraph(plots.MISSING)
+
+
 def rows(regression: Result, bench: Result | None) -> list[Result]:
     """What each kernel wrote, and how long it took."""
     return [*regression["grid"], *(bench["rows"] if bench else [])]
@@ -48,7 +72,7 @@ def _not_timed() -> list[Block]:
 def _regression(found: Result) -> Iterator[Block]:
     forms = list(dict.fromkeys(row["format"] for row in found["grid"]))
     there = [entry["name"] for entry in found["implementations"] if entry["available"]]
-    rows = [(form, *(_worst(found["grid"], name, form) for name in there)) for form in forms]
+    rows = [(form, *(Judged(_worst(found["grid"], name, form)) for name in there)) for form in forms]
     yield Table(("format", *there), rows, left=1 + len(there))
     yield Items([f"{e['name']} unavailable: {e['why']}" for e in found["implementations"] if not e["available"]])
     told = sum(row["outcome"] == row["expected"] for row in found["controls"])

@@ -79,9 +79,16 @@ def named(text: object) -> str:
 
 
 @_drawn
-def by_length(axes: Axes, samples: Mapping[str, Sequence[tuple[int, float]]]) -> None:
-    """``samples``: what was timed -> (tokens, seconds). Each one a point, medians as bars."""
+def by_length(
+    axes: Axes, samples: Mapping[str, Sequence[tuple[int, float]]], noise: Mapping[int, tuple[float, float]]
+) -> None:  # fmt: skip
+    """``samples``: what was timed -> (tokens, seconds). Each one a point, medians as bars. ``noise``: tokens -> seconds
+    between which nothing can be told apart."""
     lengths = sorted({tokens for points in samples.values() for tokens, _ in points})
+    for place in (place for place, tokens in enumerate(lengths) if tokens in noise):
+        axes.fill_between(
+            [place - 0.45, place + 0.45], *noise[lengths[place]], color=_INK, alpha=0.12, linewidth=0
+        )  # fmt: skip
     share = 0.8 / max(len(samples), 1)
     for number, (name, points) in enumerate(samples.items()):
         colour = COLOURS[number % len(COLOURS)]
@@ -118,6 +125,30 @@ def changes(axes: Axes, answers: Sequence[tuple[str, Answer]]) -> None:
     axes.invert_yaxis()
     axes.grid(axis="x")
     axes.set_xlabel("change of TTFT, %")
+
+
+@_drawn
+def placements(axes: Axes, found: Sequence[tuple[str, Mapping[str, Sequence[float]], Sequence[float]]]) -> None:
+    """(shape, way -> microseconds, one a layout, those of a plain copy), from above down, smallest to largest."""
+    ways = list(dict.fromkeys(way for _, times, _ in found for way in times))
+    for row, (_, times, copies) in enumerate(found):
+        for copy in copies:
+            axes.plot([copy, copy], [row - 0.4, row + 0.4], linewidth=1.5, color=_INK, alpha=0.6)
+        for number, way in enumerate(ways):
+            at = row + ((number + 0.5) / len(ways) - 0.5) * 0.7
+            mine = times.get(way, ())
+            axes.plot(mine, [at] * len(mine), "o", markersize=4, color=COLOURS[number % len(COLOURS)])
+    for number, way in enumerate(ways):
+        axes.plot([], [], "o", color=COLOURS[number % len(COLOURS)], label=named(way))
+    axes.plot([], [], "|", color=_INK, label="a plain copy of as many bytes", markersize=12)
+    axes.set_yticks(range(len(found)), [named(name) for name, _, _ in found])
+    axes.set_ylim(len(found) - 0.5, -0.5)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.grid(axis="x")
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("microseconds for all layers of a request")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
 
 
 @_drawn

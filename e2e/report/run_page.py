@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from e2e.base.exhibit import COLD, EXTERNAL, LOCAL, RIGHT, UNREAD, WRONG, Bounds, Choice, Chosen, Exhibit, KvMap, Step
 from e2e.base.judgement import CellJudgement, Judgement
+from e2e.base.speed import by_length
 from e2e.base.spelling import count
 from e2e.base.verdict import Verdict
 from e2e.report import plots
@@ -90,13 +91,21 @@ def _plot(facts: RunFacts, judgement: Judgement) -> Iterator[PageBlock]:
     points = {name: list(found.values()) for name, found in samples.items() if found}
     if not points:
         return
-    if svg := plots.by_length(points):
+    noise = _noise(judgement)
+    if svg := plots.by_length(points, noise):
         told = ", ".join(f"{len(found)} {name}" for name, found in points.items())
-        yield Plot(
-            svg, f"TTFT by prompt length, one point a request of the cells that passed, bars are medians: {told}."
-        )
+        said = f"TTFT by prompt length, one point a request of the cells that passed, bars are medians: {told}."
+        yield Plot(svg, f"{said} Grey is the noise of external ones." if noise else said)
     else:
         yield Paragraph(plots.MISSING)
+
+
+def _noise(judgement: Judgement) -> dict[int, tuple[float, float]]:
+    """Tokens -> where the same external rerun came out once more, as far as its median is known."""
+    return {
+        each.tokens: (each.external_s * (1 + each.noise.low), each.external_s * (1 + each.noise.high))
+        for each in by_length(judgement) if each.external_s and each.noise and each.noise.low is not None
+    }  # fmt: skip
 
 
 def _cells(facts: RunFacts, judgement: Judgement, anchors: Mapping[str, str]) -> Iterator[PageBlock]:

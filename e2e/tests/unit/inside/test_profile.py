@@ -58,6 +58,21 @@ def test_rows_of_a_timeline():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("void cutlass::device_kernel<flash::FlashAttnFwdSm90<", "attention"),
+        ("kernel_unified_attention_2d", "attention"),
+        ("void flashinfer::BatchPrefillWithPagedKVCacheKernel<", "attention"),
+        ("void vllm::reshape_and_cache_flash_kernel<", "forward"),
+        ("nvjet_sm90_tst_64x8_64x16_4x2_h_bz_TNT", "forward"),
+    ],
+)
+def test_an_attention_kernel_is_known_by_its_name(name, row):
+    found = rows(activities([event(name, 0, 1, stream=7)]), [])
+    assert [each for each, spans in found.items() if spans] == [row]
+
+
 def test_where_nothing_calls_itself_attention_all_other_kernels_are_the_forward():
     events = [each for each in EVENTS if each.name != "attention"] + [event("gemm", 55735, 20, stream=7)]
     assert rows(activities(events), placed(events))["forward"] == [(790, 810)]

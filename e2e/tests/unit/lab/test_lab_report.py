@@ -22,6 +22,7 @@ from test_hostile_text import (
 from e2e import cli
 from e2e.lab import command, report
 from e2e.report import html, markdown, spreadsheet, terminal
+from e2e.report.document import Heading
 from e2e.report.report_json import plain
 
 RECORDED = Path(__file__).resolve().parents[2] / "recordings" / "h200" / "bench.json.gz"
@@ -68,6 +69,18 @@ def test_a_mismatch_in_one_dtype_shows(tmp_path, capsys):
     assert out.splitlines()[-1] == f"report: {tmp_path / 'placement.md'}"
 
 
+def test_the_page_draws_each_way_beside_a_plain_copy(tmp_path):
+    timed = bench()
+    shown = report.document(REGRESSION, timed)
+    at = next(n for n, block in enumerate(shown) if isinstance(block, Heading) and block.level == 2)
+    page = report.page(shown, timed)
+    assert [*page[: at + 1], *page[at + 2 :]] == [*shown]
+    for word in ("index, per layer", "triton, all layers", "32x8x128, 16384 tokens", "a plain copy"):
+        assert word in page[at + 1].svg
+    assert "maru_kv_ops" not in page[at + 1].svg  # was not there, so nothing was measured
+    assert report.page(report.document(REGRESSION, None), None) == report.document(REGRESSION, None)
+
+
 def test_a_mismatch_stays_one_where_it_can_t_be_written(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(command, "_require_torch", lambda python: None)
     monkeypatch.setattr(command, "_run", lambda module, *args, **more: REGRESSION)
@@ -93,5 +106,5 @@ def test_hostile_text(draw):
     assert_harmless(text)
     assert rows_are_whole(text)
     assert_shows(shown(lambda on: terminal.show(blocks, on=on)))
-    assert_self_contained(html.render(blocks))
+    assert_self_contained(html.render(report.page(blocks, timed)))
     assert_no_formula(spreadsheet.table([plain(row) for row in report.rows(found, timed)]))

@@ -97,6 +97,11 @@ def test_tokens_are_told_in_words_where_a_tokenizer_is_at_hand():
     assert [choice.text for choice in expected.top] == [f"word{choice.token}" for choice in expected.top]
 
 
+def test_noise_is_drawn_where_it_is_known():
+    assert "Grey is the noise of external ones." in page("golden/grid")
+    assert "Grey is" not in page("golden/crash")  # one cell tells no interval
+
+
 def test_a_page_without_plots_says_so_and_is_whole(monkeypatch):
     assert "data:image/svg+xml" in page("golden/grid")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
