@@ -23,7 +23,7 @@ from e2e.play.live import LiveWorld
 from e2e.play.player import Player
 from e2e.play.prompting import Prompts
 from e2e.recording.journal import Journal
-from e2e.report.progress import Progress
+from e2e.report.progress import Progress, said_if_slow
 from e2e.scenarios.packs import PACKS, untold
 from e2e.settings.settings import Settings
 from e2e.settings.world import commit, program, secrets, state_dir
@@ -52,20 +52,22 @@ def clean_up() -> None:
 @contextmanager
 def under_way(
     settings: Settings, made_of: Material, name: Name, parts: Sequence[KeyPart], *, steps: Mapping[str, int],
-    report: Callable[[], int], before: Sequence[Event] = (),
+    report: Callable[[], int], before: Sequence[Event] = (), alone: bool = False,
 ) -> Iterator[Player[KeyPart]]:  # fmt: skip
     """The player of an attempt, which records, is watched and is judged and reported however it ends. ``steps``: see
-    ``Progress``. ``before``: events of earlier attempts. SettingsError for prompts that can't be, before anything is
-    written."""
+    ``Progress``. ``before``: events of earlier attempts. ``alone``: no other run has engines here meanwhile.
+    SettingsError for prompts that can't be, UsageError for other runs that don't end, before anything is written."""
     prompts = Prompts(made_of.texts, made_of.encode, run=f"{name.run_id}/{name.attempt}")
     for part in parts:
         prompts.build(part.key, part.program)
+    with said_if_slow("waiting for the engines of other runs to end ..." if alone else "waiting for a timed run ..."):
+        registered = Ledger(run_id=name.run_id, state_dir=state_dir(), alone=alone)
     with (
-        Ledger(run_id=name.run_id, state_dir=state_dir()) as ledger,
+        registered as ledger,
         Zygote(ledger=ledger) as zygote,
         Journal(settings.recording, secrets=secrets(settings)) as journal,
         judged_on_the_way_out(journal.record, report),
-        Progress(sys.stderr, steps) as progress,
+        Progress(sys.stderr, steps, at_once=settings.side_by_side) as progress,
     ):
         standing = Standing(journal.record, before=before, directory=settings.out, strict=settings.strict)
         world = LiveWorld(

@@ -97,7 +97,8 @@ def gain(settings: Settings, wanted: Wanted) -> int:
             raise SettingsError(f"connector {adapter.name}: {why}")
     name = Name.new()
     with under_way(
-        settings, made_of, name, comparison.parts, steps=comparison.steps, report=lambda: report(settings.out)
+        settings, made_of, name, comparison.parts, steps=comparison.steps, report=lambda: report(settings.out),
+        alone=True,
     ) as player:  # fmt: skip
         comparison.run(player, name.run_id)
     return report(settings.out)

@@ -144,6 +144,7 @@ class KeyPart:
             expect["attention_backend"] = REPORTED_AS.get(attention, attention)
         alone, program = self.concurrency == 1, self.programs[cell.id]
         config = self.adapter.config(cell, pool_dir="", block_size=self.block_size)
+        beside = {"timed": False} if self.settings.side_by_side > 1 else {}
         policy = {} if self.settings.attach else {"load_failure_policy": config.load_failure_policy}
         return {
             "cell": cell.id, "attempt": attempt, "settings": dict(cell.settings), "engine_key": self.key,
@@ -153,7 +154,7 @@ class KeyPart:
             "baseline": not self.settings.attach,
             "digests": self.settings.digests, "fault": cell.get("fault"), "scenario": program.scenario,
             "program": plainly(program), "program_digest": program.digest,
-            "lossy": self.adapter.abilities.lossy, "untold": list(untold), **policy,
+            "lossy": self.adapter.abilities.lossy, "untold": list(untold), **policy, **beside,
         }  # fmt: skip
 
     @property
@@ -169,6 +170,11 @@ class KeyPart:
         own = (isinstance(step, Start) for program in self.programs.values() for step in program.flat)
         return lent + sum(own)
 
+    @property
+    def engines(self) -> int:
+        """That its cells have at once, at most."""
+        return max(len(self.program.sites) - len(self.program.shared), 1)
+
     def spec(self, site: Site, *, name: str, model: str, pool_dir: str) -> EngineSpec:
         """The engine of a site. Without the connector it differs in nothing else."""
         cell, settings, block_size = self.cells[0].at(site.settings), self.settings, self.block_size_of(site)
@@ -183,7 +189,8 @@ class KeyPart:
             kv_cache_dtype=cell.get("kv_cache_dtype"), max_num_batched_tokens=site.step or self.lengths.step,
             max_model_len=-(-longest // block_size) * block_size + block_size,
             kv_cache_memory_bytes=(room if site.kv_tokens else settings.kv_cache_bytes or room) or None,
-            tensor_parallel=int(cell.get("tensor_parallel", 1)), attention=settings.attention,
+            tensor_parallel=int(cell.get("tensor_parallel", 1)), beside=settings.side_by_side,
+            attention=settings.attention,
             connector=config if site.connector else None,
             adapters={lora(seed): "" for seed in self.program.adapters(site)},
             # what the connector's engine needs shapes the steps, so the plain one must have it too

@@ -18,6 +18,8 @@ from e2e.grid.cells import by_engine
 from e2e.judge.cells import judge
 from e2e.judge.exhibits import exhibits
 from e2e.part import KeyPart
+from e2e.play.player import Player
+from e2e.play.side_by_side import side_by_side, tasks
 from e2e.recording.gather import Share, count, gathered, write
 from e2e.recording.journal import read
 from e2e.recording.resume import finished, next_attempt
@@ -43,13 +45,21 @@ def run(settings: Settings) -> int:
     groups = by_baseline(parts)
     with under_way(
         settings, made_of, Name.new(next_attempt(before)), parts, before=before, steps=steps_of(groups),
-        report=lambda: report(settings.out, strict=settings.strict),
+        report=lambda: report(settings.out, strict=settings.strict), alone=settings.timed,
     ) as player:  # fmt: skip
         begin(player, settings, adapter, grid, parts)
-        while groups:
-            player.progress.todo(steps_of(groups))
-            player.play(groups.pop(0))
+        if settings.side_by_side > 1:
+            side_by_side(tasks(player, groups), engines=settings.side_by_side, halt=player.halt)
+        else:
+            play(player, groups)
     return report(settings.out, strict=settings.strict)
+
+
+def play(player: Player[KeyPart], groups: list[list[KeyPart]]) -> None:
+    """One engine key after the other."""
+    while groups:
+        player.progress.todo(steps_of(groups))
+        player.play(groups.pop(0))
 
 
 def left(groups: Mapping[str, Sequence[Cell]], done: Container[str]) -> dict[str, list[Cell]]:

@@ -38,6 +38,7 @@ class Oracle:
 NOT_PROVEN = "the cell did not pass"
 NO_PLAIN_RUN = "no engine without a connector ran beside it"
 NO_RERUN = "its story reruns nothing that was sent cold"
+NOT_TIMED = "not timed, since other engines ran beside it"
 NOT_WHOLE = "an answer is missing in one of the two runs"
 
 
@@ -61,7 +62,7 @@ class Ttft:
     """Seconds, summed over the prompts of one arm; None when an arm is not whole. ``baseline_cold_s``: on an engine
     without a connector, ``cold_s`` on one with it. See base/speed.py for ``speedup``, which is only there for a cell
     that passed (for any other cell it is what would have been claimed), and ``store_cost``. ``no_speedup``: why there
-    is none."""
+    is none, or why nothing was timed."""
 
     baseline_cold_s: float | None = None
     cold_s: float | None = None

@@ -80,7 +80,7 @@ class PlanCell:
     before there were programs have none, but say with ``deterministic`` that they sent one request at a time.
     ``untold``: scenarios that the run does not play; None where nobody knew of any. On engines in use: ``noise`` of
     logprobs that was measured beforehand, ``foreign``: secrets of other prompts, and ``again``: the cell whose finding
-    this one tests."""
+    this one tests. ``timed``: false where engines of other cells run beside its own."""
 
     cell: str
     attempt: int
@@ -106,6 +106,7 @@ class PlanCell:
     foreign: list[str] | None = None
     again: str | None = None
     deterministic: bool | None = None
+    timed: bool = True
 
 
 @kind("plan.invalid")

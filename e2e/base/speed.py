@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from e2e.base.judgement import Judgement, LengthTtft
+from e2e.base.judgement import NOT_TIMED, Judgement, LengthTtft
 from e2e.base.verdict import Verdict
 
 #: Fewer values than this have a median and no interval.
@@ -58,8 +58,8 @@ class LengthSpeed:
 
 
 def by_length(judgement: Judgement) -> tuple[LengthSpeed, ...]:
-    """Of what passed, the shortest first."""
-    passed = [cell for cell in judgement.cells if cell.verdict is Verdict.PASS]
+    """Of what passed and was timed, the shortest first."""
+    passed = [c for c in judgement.cells if c.verdict is Verdict.PASS and c.ttft.no_speedup != NOT_TIMED]
     found: dict[int, list[tuple[int, LengthTtft]]] = {}
     for number, cell in enumerate(passed):
         for each in cell.ttft.by_length:

@@ -46,6 +46,7 @@ def plan(data: Data, program_: Program) -> Plan:
         untold=tuple(map(str, data.get("untold") or ())),
         noise=None if (noise := data.get("noise")) is None else float(noise),
         foreign=tuple(map(str, data.get("foreign") or ())),
+        timed=bool(data.get("timed", True)),
     )
 
 

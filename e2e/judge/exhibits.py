@@ -60,20 +60,22 @@ def _exhibit(index: Index, name: Hashable, cell: CellJudgement, decode: Decode |
         plan = assemble.plan(data, assemble.program(data))
         view = assemble.view(index, name, cell.attempt, plan, strict=False)
         step = {} if plan.step is None else {"max_num_batched_tokens": plan.step}
-        steps = tuple(map(_step, view.sent))
+        steps = tuple(_step(sent, timed=plan.timed) for sent in view.sent)
         return Exhibit({**plan.expect, **step}, steps, _parting(view, cell, decode), tuple(_maps(view)))
     except Exception:  # as the judge: whatever a recording holds
         return None
 
 
-def _step(sent: Sent) -> Step:
+def _step(sent: Sent, *, timed: bool) -> Step:
     own, arm = [value for value in sent.arm.connector_counter("hit_tokens") if value is not None], sent.arm
     return Step(
         sent.side.name, sent.send.name, sent.side.site.connector, _source(sent), sent.alone,
         _bounds(arm.predicted("local")), _bounds(arm.predicted("external")),
         arm.local, arm.external if sent.side.site.connector else None, min(own, default=None),
         tuple(
-            Asked(answer.request, prompt, arm.expected[prompt].tokens, answer.cached, answer.ttft_s)
+            Asked(
+                answer.request, prompt, arm.expected[prompt].tokens, answer.cached, answer.ttft_s if timed else None
+            )
             for prompt, answer in sorted(arm.answers.items()) if prompt in arm.expected
         ),
     )  # fmt: skip

@@ -12,6 +12,7 @@ from e2e.base.judgement import (
     NO_RERUN,
     NOT_PROVEN,
     NOT_REPRODUCED,
+    NOT_TIMED,
     NOT_WHOLE,
     SPLIT_NOISE,
     Hits,
@@ -170,6 +171,9 @@ def _but_for_the_connector(sent: Sent, colds: Sequence[Sent]) -> bool:
 def ttft(view: CellView, verdict: Verdict) -> Ttft:
     colds = _sends(view, Cold)
     texts = colds[0].send.texts if colds else tuple(view.prompts)
+    if not view.plan.timed:
+        unseen = (LengthTtft(view.program.texts[prompt].tokens, *[None] * 7) for prompt in texts)
+        return Ttft(no_speedup=NOT_TIMED, by_length=tuple(unseen))
     timed = _timed(view, colds, texts)
     baseline, cold, local, external = (
         _client_s(sent, texts) for sent in (timed.baseline, timed.cold, timed.local, timed.external)

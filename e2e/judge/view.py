@@ -32,6 +32,7 @@ class Plan:
     untold: tuple[str, ...] = ()
     noise: float | None = None
     foreign: tuple[str, ...] = ()
+    timed: bool = True
 
 
 @dataclass(frozen=True)

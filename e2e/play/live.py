@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from e2e.base import redact
 from e2e.base.errors import EngineError
@@ -46,9 +47,13 @@ class LiveWorld:
     ledger: Ledger
     zygote: Zygote
     hidden: frozenset[str] = frozenset()
+    _hiding: threading.Lock = field(default_factory=threading.Lock)
 
     def without_secrets(self, text: str) -> str:
         return redact.without(text, self.hidden)
+
+    def end(self) -> None:
+        self.ledger.kill()
 
     # stores
 
@@ -87,7 +92,8 @@ class LiveWorld:
             seeds = scene.program.adapters(site)
             adapters = {lora(seed): adapter(model, seed, python=python) for seed in seeds}
             spec = replace(spec, cell=scene.cell, adapters=adapters)
-            self.hidden |= secrets(self.settings) | redact.secrets(_confidences(spec))
+            with self._hiding:
+                self.hidden |= secrets(self.settings) | redact.secrets(_confidences(spec))
             self.ledger.confide(logs, self.hidden)
             if store:
                 self.ledger.confide(logs.with_name(store.name), self.hidden)  # one that engines share has its own logs

@@ -7,6 +7,7 @@ lent, as long as those live. Engines that a program starts are its own and end w
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -42,9 +43,15 @@ class Player(Generic[P]):
     doing: str = "starting"
     started: int = 0
     given_up: set[str] = field(default_factory=set)
+    _naming: threading.Lock = field(default_factory=threading.Lock)
 
     def record(self, kind: str, **data: object) -> Event:
         return self.standing.record(kind, **data)
+
+    def halt(self) -> None:
+        """Whoever plays beside us goes on no more, and waits for no engine."""
+        self.standing.halt()
+        self.world.end()
 
     def play(self, parts: Sequence[P]) -> None:
         """All of ``parts``, which share their plain engines; one that fails ends its own cells only."""
@@ -94,15 +101,19 @@ class Player(Generic[P]):
 
     # cells
 
-    def cells(self, part: P, cells: Sequence[str] | None = None, after: Sequence[After] = ()) -> bool:
+    def cells(
+        self, part: P, cells: Sequence[str] | None = None, after: Sequence[After] = (),
+        *, ready: Callable[[], bool] = lambda: True,
+    ) -> bool:  # fmt: skip
         """Cells of one part, by default all, then what comes ``after``, on lent engines as long as those live. False
-        when the part was given up."""
+        when the part was given up. ``ready``: may they begin? Asked once their engines stand."""
         todo, then = list(part.programs if cells is None else cells), list(after)
         sites = [site for site in part.program.sites if site.connector and part.program.lent(site)]
         try:
             while todo or then:
                 with self._lent(part, sites) as (engines, stores):
-                    usable = True
+                    if not (usable := ready()):
+                        break
                     while todo and usable:
                         usable = self._cell(part, todo.pop(0), engines, stores)
                     while then and usable:
@@ -183,8 +194,9 @@ class Player(Generic[P]):
             return own.enter_context(self.world.engine(scene, site, name, stores.get(site.store or "")))
 
     def _name(self, part: P, site: Site) -> str:
-        self.started += 1
-        return f"{part.key}.{site.name}.{self.attempt}.{self.started}"
+        with self._naming:
+            self.started += 1
+            return f"{part.key}.{site.name}.{self.attempt}.{self.started}"
 
     # verdicts
 

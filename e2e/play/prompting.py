@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from e2e.base.errors import EngineError
@@ -11,19 +12,22 @@ from e2e.replay.stream import Completion
 
 
 class Prompts:
-    """``run``: what no other attempt at any run is called; ``encode``: None where only an engine can tell."""
+    """``run``: what no other attempt at any run is called; ``encode``: None where only an engine can tell. Several
+    threads may share them."""
 
     def __init__(self, documents: Sequence[str], encode: Encode | None, *, run: str) -> None:
         self._documents, self._encode, self._run = documents, encode, run
+        self._building = threading.Lock()
         self._built: dict[str, list[Prompt]] = {}
         #: (engine key, cell or None, Send, text) -> tokens
         self._answers: dict[tuple[str, str | None, Where, int], tuple[int, ...]] = {}
 
     def build(self, key: str, program: Program, encode: Encode | None = None) -> None:
         """Those of an engine key, unless they are there, or nobody tells tokens yet."""
-        if (encode := self._encode or encode) and key not in self._built:
-            nonce = f"{self._run}/{key}"
-            self._built[key] = build_prompts(self._documents, encode, texts=program.texts, nonce=nonce)
+        with self._building:
+            if (encode := self._encode or encode) and key not in self._built:
+                nonce = f"{self._run}/{key}"
+                self._built[key] = build_prompts(self._documents, encode, texts=program.texts, nonce=nonce)
 
     def of(self, key: str, cell: str | None, program: Program, send: Send) -> list[Prompt]:
         """Of one Send, in the order of its texts. ValueError for an answer that leaves no room."""

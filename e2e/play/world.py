@@ -12,7 +12,7 @@ from e2e.base.program import Break, Program, Send, Site
 
 class Part(Protocol):
     """One engine key: its cells share the engines that no step starts. ``programs``: cell's id -> what it does, with
-    the same sites and texts in each; ``program``: that of any."""
+    the same sites and texts in each; ``program``: that of any. ``engines``: that its cells have at once, at most."""
 
     @property
     def key(self) -> str: ...
@@ -22,6 +22,9 @@ class Part(Protocol):
 
     @property
     def program(self) -> Program: ...
+
+    @property
+    def engines(self) -> int: ...
 
 
 P = TypeVar("P", bound=Part)
@@ -74,7 +77,10 @@ class Engine(Protocol):
 
 
 class World(Protocol[P]):
-    """Engines and stores to be had; whatever was entered ends when it is left."""
+    """Engines and stores to be had; whatever was entered ends when it is left. Several threads may share it."""
+
+    def end(self) -> None:
+        """Kills all that runs, so that nobody waits for it."""
 
     def store(self, part: P, name: str) -> AbstractContextManager[Store | None]: ...
 

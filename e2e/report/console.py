@@ -14,7 +14,7 @@ from e2e.report.document import Block, Heading, Items, Lines, Paragraph
 from e2e.report.facts import RunFacts
 from e2e.report.overhead import sentence as sentence_of_overhead
 from e2e.report.paced import TITLE as PACE
-from e2e.report.rows import claim, no_speedup, title
+from e2e.report.rows import claim, no_speedup, title, untimed
 from e2e.report.run_report import cells_table, side_by_side
 from e2e.report.terminal import console
 from e2e.report.terminal import show as show_blocks
@@ -40,7 +40,9 @@ def show(facts: RunFacts, judgement: Judgement, *, on: Console, directory: Path)
         shown += [Paragraph(PACE, style="dim"), Items(facts.paced)]
     shown.append(Heading(title(facts, judgement), style=COLOURS[judgement.verdict]))
     if facts.ended:
-        shown.append(Paragraph(sentence_of_overhead(facts.run["floor"]), style="dim"))
+        shown.append(
+            Paragraph(sentence_of_overhead(facts.run["floor"], beside=any(map(untimed, judgement.cells))), style="dim")
+        )
     show_blocks([*shown, Paragraph(f"report: {directory / 'report.md'}")], on=on)
 
 

@@ -14,7 +14,7 @@ from e2e.report.escape import visible
 from e2e.report.facts import CellTime, RunFacts
 from e2e.report.identity import identity
 from e2e.report.reproduce import reproduce
-from e2e.report.rows import title
+from e2e.report.rows import title, untimed
 from e2e.report.sentences import headline, sentence, verdict_text
 
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
@@ -67,6 +67,8 @@ def _case(cell: CellJudgement, facts: RunFacts) -> TestCase:
     properties = Properties()
     for axis, value in cell.settings.items():
         properties.add_property(Property(xml(axis), xml(value)))
+    if untimed(cell):
+        properties.add_property(Property("ttft", "not timed"))
     case.append(properties)
     if cell.verdict is not Verdict.PASS:
         kind = Error if cell.verdict is Verdict.ERROR else Failure

@@ -19,7 +19,7 @@ from e2e.report.junit import xml
 from e2e.report.night_inputs import read_junit, read_night, read_nights
 from e2e.report.night_page import over_nights
 from e2e.report.nightly import INTERRUPTED, SELF_TEST, Change, Night, Step, as_json, compare, gate
-from e2e.report.rows import because, seconds, share, times
+from e2e.report.rows import because, share, times, waits
 from e2e.report.run_report import side_by_side
 
 _WORDS = {
@@ -128,10 +128,9 @@ def _meaning(night: Night, step: Step) -> str:
 
 def _row(cell: Mapping) -> tuple[str, ...]:
     ttft = cell["ttft"]
-    waits = (seconds(ttft[name]) for name in ("baseline_cold_s", "cold_s", "external_s"))
     verdict = cell["verdict"] + (f": {cell['reason']}" if cell["reason"] else "")
     hits = "-" if cell["hits"]["engine"] is None else str(cell["hits"]["engine"])
-    return (Code(cell["id"]), Judged(verdict), hits, *waits, times(ttft["speedup"]), share(ttft["store_cost"]))
+    return (Code(cell["id"]), Judged(verdict), hits, *waits(ttft), times(ttft["speedup"]), share(ttft["store_cost"]))
 
 
 def issue(night: Night, reports: Mapping[str, Mapping], changes: Sequence[Change]) -> Document:

@@ -28,10 +28,11 @@ COUNTED = ("cell", "branch")
 
 
 class Pace:
-    """Time left, from what is left per kind of step ("start", "baseline", "cell", "branch") and how long one took."""
+    """Time left, from what is left per kind of step ("start", "baseline", "cell", "branch") and how long one took.
+    ``at_once``: about so many steps."""
 
-    def __init__(self, steps: Mapping[str, int]) -> None:
-        self.steps = dict(steps)
+    def __init__(self, steps: Mapping[str, int], *, at_once: int = 1) -> None:
+        self.steps, self._at_once = dict(steps), at_once
         self._took_s: dict[str, list[float]] = defaultdict(list)
 
     def done(self, kind: str, took_s: float) -> None:
@@ -43,17 +44,21 @@ class Pace:
         left = [kind for kind, number in self.steps.items() if number]
         if any(not self._took_s[kind] for kind in left):
             return None
-        return sum(self.steps[kind] * sum(self._took_s[kind]) / len(self._took_s[kind]) for kind in left)
+        alone_s = sum(self.steps[kind] * sum(self._took_s[kind]) / len(self._took_s[kind]) for kind in left)
+        return alone_s / self._at_once
 
 
 class Progress:
-    """As a context manager. ``steps``: kind -> how many there will be in all; see ``Pace``."""
+    """As a context manager. ``steps``: kind -> how many there will be in all; see ``Pace``. Several threads may share
+    it."""
 
     def __init__(
-        self, stream: TextIO, steps: Mapping[str, int], *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+        self, stream: TextIO, steps: Mapping[str, int], *, at_once: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self._on, self._clock = console(stream), clock
-        self._pace = Pace(steps)
+        self._lock = threading.RLock()
+        self._pace = Pace(steps, at_once=at_once)
         self._total = sum(steps.get(kind, 0) for kind in COUNTED)
         self._count, self._began_s = 0, clock()
         alive = stream.isatty() and not self._on.is_dumb_terminal
@@ -82,7 +87,8 @@ class Progress:
             self.say(doing)
         began_s = self._clock()
         yield
-        self._pace.done(kind, self._clock() - began_s)
+        with self._lock:
+            self._pace.done(kind, self._clock() - began_s)
 
     def judged(self, cell: CellJudgement) -> None:
         word = verdict_text(cell)
@@ -94,14 +100,15 @@ class Progress:
 
     def counted(self, word: str, name: str, *, style: str = "") -> None:
         """``[7/16] 03:12 pass HND-layerwise 4 min left``"""
-        self._count += 1
-        self._total = max(self._total, self._count)
-        line = Text(f"{self._place()} ").append(one_line(word), style=style).append(f" {one_line(name)}")
-        if self._bar:
-            self._bar.update(self._task, completed=self._count, total=self._total)
-        elif left := self._left():
-            line.append(f" {left}")
-        self._print(line)
+        with self._lock:
+            self._count += 1
+            self._total = max(self._total, self._count)
+            line = Text(f"{self._place()} ").append(one_line(word), style=style).append(f" {one_line(name)}")
+            if self._bar:
+                self._bar.update(self._task, completed=self._count, total=self._total)
+            elif left := self._left():
+                line.append(f" {left}")
+            self._print(line)
 
     def say(self, text: str) -> None:
         self._print(Text(f"{self._place()} {one_line(text)}"))
@@ -110,7 +117,8 @@ class Progress:
         return f"[{self._count}/{self._total}] {_elapsed(self._clock() - self._began_s)}"
 
     def _left(self) -> str:
-        left_s = self._pace.left_s()
+        with self._lock:
+            left_s = self._pace.left_s()
         return f"{about(left_s)} left" if left_s else ""
 
     def _print(self, line: Text) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 
-from e2e.base.judgement import CellJudgement, Judgement
+from e2e.base.judgement import NOT_TIMED, CellJudgement, Judgement
 from e2e.base.speed import Figure
 from e2e.base.spelling import count
 from e2e.base.verdict import Verdict
@@ -25,9 +26,20 @@ def row(cell: CellJudgement) -> tuple[str, ...]:
     """In the order of ``HEADINGS``."""
     return (
         cell.id, verdict_text(cell), cell.first_generation or NONE, hits(cell),
-        _difference(cell.oracle.max_logprob_diff), seconds(cell.ttft.baseline_cold_s), seconds(cell.ttft.cold_s),
-        seconds(cell.ttft.external_s), times(cell.ttft.speedup), share(cell.ttft.store_cost),
+        _difference(cell.oracle.max_logprob_diff), *waits(asdict(cell.ttft)), times(cell.ttft.speedup),
+        share(cell.ttft.store_cost),
     )  # fmt: skip
+
+
+def untimed(cell: CellJudgement) -> bool:
+    return cell.ttft.no_speedup == NOT_TIMED
+
+
+def waits(figures: Mapping[str, object]) -> tuple[str, ...]:
+    """Without a connector, cold and external, of ``Ttft`` as JSON values."""
+    if figures["no_speedup"] == NOT_TIMED:
+        return ("not timed",) * 3
+    return tuple(seconds(figures[name]) for name in ("baseline_cold_s", "cold_s", "external_s"))
 
 
 def hits(cell: CellJudgement) -> str:

@@ -13,6 +13,7 @@ from e2e.settings.parsers import at_least, one_of, word
 from e2e.settings.settings import (
     ApiKey,
     Attached,
+    Beside,
     Cells,
     Connected,
     Device,
@@ -32,6 +33,7 @@ from e2e.settings.settings import (
     Scenarios,
     Served,
     Sharded,
+    Timed,
 )
 
 
@@ -46,15 +48,15 @@ class Configured(Flags):
 
 
 class RunFlags(
-    Configured, Kept, Sharded, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Scenarios,
-    Cells, Grids,
+    Configured, Kept, Sharded, Judged, Digested, Prompted, Timed, Beside, Launched, Attached, Engines, Served,
+    Connected, Scenarios, Cells, Grids,
 ):  # fmt: skip
     pass
 
 
 class FaultFlags(
-    Configured, Kept, Sharded, Digested, Prompted, Launched, Engines, Served, Connected, Scenarios, Cells, Grids,
-    Planted,
+    Configured, Kept, Sharded, Digested, Prompted, Beside, Launched, Engines, Served, Connected, Scenarios, Cells,
+    Grids, Planted,
 ):  # fmt: skip
     prompts: Prompts = 2
     max_tokens: MaxTokens = 4

@@ -65,6 +65,7 @@ def _settings(values: Mapping[str, object], *, out: Path, argv: Sequence[str], r
         raise SettingsError("--program is the story of each cell, and --scenario names another; drop one.")
     if chosen["device"] == "cuda" and chosen.get("attention") == "strided":
         raise SettingsError("--attention strided is a CPU backend; leave it out, or use --device cpu.")
+    _check_alone(chosen)
     if not chosen.get("attach") and any(word.split("=")[0] == "--api-key" for word in argv):  # a variable may stay set
         raise SettingsError("--api-key is for the engine of --attach; give both, or drop it.")
     try:
@@ -74,6 +75,20 @@ def _settings(values: Mapping[str, object], *, out: Path, argv: Sequence[str], r
         raise RecordingError(
             f"--resume: the recording in {out} has settings that this version can't use ({key}); start a new run."
         ) from error
+
+
+def _check_alone(chosen: Mapping[str, object]) -> None:
+    """Who shares what with whom."""
+    at_once, timed = chosen.get("side_by_side", 1), chosen.get("timed")
+    if at_once != 1 and timed:
+        raise SettingsError(f"--timed has the machine to itself, and --side-by-side {at_once} shares it; drop one.")
+    if at_once != 1 and (chosen.get("attach") or chosen.get("launcher") == "docker"):
+        other = "--attach" if chosen.get("attach") else "--launcher docker"
+        raise SettingsError(f"--side-by-side shares this machine among engine processes of ours; drop it or {other}.")
+    if timed and chosen.get("attach"):
+        raise SettingsError(
+            "--timed lets no other run have engines, and who uses that of --attach is not known; drop one."
+        )
 
 
 def _settings_before(folder: Path) -> Mapping[str, object]:

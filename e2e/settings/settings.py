@@ -27,7 +27,9 @@ RECORDING = "recording.jsonl"
 #: What ``docker compose build engine-image`` makes.
 ENGINE_IMAGE = "maru-e2e-engine:0.1.0"
 #: A resumed run may change these: they don't change what is measured.
-FREE_ON_RESUME = ("out", "resume", "argv", "strict", "start_limit_s", "request_limit_s", "engine_python", "start")
+FREE_ON_RESUME = (
+    "out", "resume", "argv", "strict", "start_limit_s", "request_limit_s", "engine_python", "start", "side_by_side",
+)  # fmt: skip
 #: Shards of one grid may differ in these.
 FREE_OF_SHARDS = ("shard", *FREE_ON_RESUME)
 
@@ -188,6 +190,26 @@ class Engines(Flags):
     ] = 120.0
 
 
+class Beside(Flags):
+    """``side_by_side``: engines of different engine keys that share the device; with more than one nothing is timed."""
+
+    side_by_side: Annotated[
+        int,
+        at_least(1),
+        flag("side-by-side", "Engines that run at once; with more than one no cell is timed.", metavar="N"),
+    ] = 1
+
+
+class Timed(Flags):
+    """``timed``: no other engine of the rig runs on this machine meanwhile."""
+
+    timed: Annotated[
+        bool,
+        word(parsers.switch),
+        flag("timed", "Let no other run of the rig have engines here meanwhile; waits for its end.", default=False),
+    ] = False
+
+
 class Launched(Flags):
     launcher: Annotated[
         Literal["process", "docker"],
@@ -264,8 +286,8 @@ class Kept(Flags):
 
 
 class Settings(
-    Kept, Sharded, Planted, Judged, Digested, Prompted, Launched, Attached, Engines, Served, Connected, Scenarios,
-    Cells, Grids,
+    Kept, Sharded, Planted, Judged, Digested, Prompted, Timed, Beside, Launched, Attached, Engines, Served, Connected,
+    Scenarios, Cells, Grids,
 ):  # fmt: skip
     """``argv``: the command line, for the report. ``self_test``: every cell once more with each planted fault, or with
     those of ``faults``, and clean cells ``rounds`` times."""

@@ -16,6 +16,8 @@ SERVED_MODEL = "model"
 EXTENSION = "e2e.inside.extension.RigExtension"
 PLUGIN = "maru_e2e"
 
+#: Of a GPU's memory what engines take together, as vLLM alone does by default.
+GPU_SHARE = 0.9
 #: Never inherited: the first overrides --kv-cache-memory-bytes, and an empty one crashes vLLM; the second makes newer
 #: vLLM refuse transfers and older ones corrupt them; the others are ours to set.
 UNSET = ("VLLM_CPU_KVCACHE_SPACE", "PYTORCH_CUDA_ALLOC_CONF", "VLLM_KV_CACHE_LAYOUT", "MARU_E2E_ATTENTION")
@@ -26,8 +28,9 @@ class EngineSpec:
     """One engine. ``None`` leaves vLLM's default; lengths in tokens, memory in bytes.
 
     ``name``: one engine start, unique in a recording. ``role``: the name of its site. ``cell``: whose alone it is.
-    ``attention``: "strided" is the rig's own CPU backend, "stock" or None what vLLM picks, anything else a value of
-    ``--attention-backend``. ``adapters``: name -> folder of each LoRA adapter. ``env`` is set last and wins.
+    ``beside``: how many engines share the device, or the cores, it among them. ``attention``: "strided" is the rig's
+    own CPU backend, "stock" or None what vLLM picks, anything else a value of ``--attention-backend``. ``adapters``:
+    name -> folder of each LoRA adapter. ``env`` is set last and wins.
     """
 
     name: str
@@ -44,6 +47,7 @@ class EngineSpec:
     max_model_len: int | None = None
     kv_cache_memory_bytes: int | None = None
     tensor_parallel: int = 1
+    beside: int = 1
     attention: str | None = None
     connector: ConnectorConfig | None = None
     adapters: Mapping[str, str] = field(default_factory=dict)
@@ -71,6 +75,7 @@ class EngineSpec:
             "--max-num-batched-tokens": self.max_num_batched_tokens,
             "--max-model-len": self.max_model_len,
             "--kv-cache-memory-bytes": self.kv_cache_memory_bytes,
+            "--gpu-memory-utilization": self._gpu_share(),
             "--tensor-parallel-size": self.tensor_parallel,
             "--attention-backend": None if self.attention in (None, "stock", "strided") else self.attention,
             "--kv-transfer-config": self._kv_transfer_config(),
@@ -94,6 +99,10 @@ class EngineSpec:
         modules = [f"{name}={os.path.abspath(folder)}" for name, folder in self.adapters.items()]
         return ["--enable-lora", "--max-loras", str(len(modules)), "--max-lora-rank", "8", "--lora-modules", *modules]
 
+    def _gpu_share(self) -> float | None:
+        """Of the memory that vLLM wants to see free when it starts. What the KV cache takes is given in bytes."""
+        return round(GPU_SHARE / self.beside, 4) if self.device == "cuda" and self.beside > 1 else None
+
     def _kv_transfer_config(self) -> str | None:
         return json.dumps(self.connector.as_kv_transfer_config(), sort_keys=True) if self.connector else None
 
@@ -113,7 +122,7 @@ class EngineSpec:
             # baseline engine would differ in the last bits. Both compute on all cores, since what vLLM keeps them free
             # for idles meanwhile. Not bound to cores: vLLM binds from core 0 on, where a second engine starves.
             env["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
-            env["OMP_NUM_THREADS"] = str(usable_cores())
+            env["OMP_NUM_THREADS"] = str(max(usable_cores() // self.beside, 1))
             # a thread that spins for the others takes the core that they need: on a busy machine with two cores a
             # decode step took 20 times as long (0.5 s, not 0.02 s)
             env["OMP_WAIT_POLICY"] = "passive"

@@ -60,7 +60,7 @@ class Zygote:
 
     def __init__(self, *, ledger: Ledger, modules: Sequence[str] = MODULES) -> None:
         self._ledger, self._modules = ledger, modules
-        self._lock = threading.RLock()
+        self._lock, self._fitting = threading.RLock(), threading.Lock()
         self._popen: subprocess.Popen | None = None
         self._socket: socket.socket | None = None
         self._python = ""
@@ -70,11 +70,14 @@ class Zygote:
         self._ended: dict[int, int] = {}
 
     def fits(self, env: Mapping[str, str], *, python: str) -> bool:
-        """May an engine with this environment be a fork? Before there is a zygote, which is begun alike: on Linux."""
+        """May an engine with this environment be a fork? The zygote is like the first that may: on Linux."""
         # what binds threads needs a process executed for it (inside/zygote.py, _fork_further)
         if sys.platform != "linux" or env.get("VLLM_CPU_OMP_THREADS_BIND") != "nobind":
             return False
-        return self._popen is None or (python, _early(env)) == (self._python, self._environment)
+        with self._fitting:  # of engines that start at once, one is the first
+            if not self._python:
+                self._python, self._environment = python, _early(env)
+            return (python, _early(env)) == (self._python, self._environment)
 
     def fork(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log_path: Path) -> Forked:
         """``argv``: python -m module and its words. Raises EngineRefused, with the cause, when there can't be a fork;
@@ -109,7 +112,6 @@ class Zygote:
 
     def _begin(self, python: str, env: Mapping[str, str], log_path: Path) -> None:
         self.close()
-        self._python, self._environment = python, _early(env)
         self._pids, self._ready, self._open = [], False, True
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)

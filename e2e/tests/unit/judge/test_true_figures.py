@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 from synthetic_recording import BASELINE, CONNECTOR, Recording
 from test_judge_oracle import verdict
 
-from e2e.base.judgement import NO_PLAIN_RUN, NOT_PROVEN, NOT_WHOLE, Judgement
+from e2e.base.judgement import NO_PLAIN_RUN, NOT_PROVEN, NOT_TIMED, NOT_WHOLE, Judgement
 from e2e.base.speed import FEWEST, by_length, figure, interval
 from e2e.base.verdict import Verdict
 
@@ -48,6 +50,22 @@ def test_an_engine_that_somebody_else_started_has_no_speedup_and_says_why():
     assert (ttft.speedup, ttft.claimed_speedup, ttft.store_cost, ttft.baseline_cold_s) == (None, None, None, None)
     assert ttft.no_speedup == NO_PLAIN_RUN
     assert ttft.cold_s > ttft.external_s, "which used to make one"
+
+
+def untimed() -> Recording:
+    """As fast as the one above would be, had it been alone."""
+    recording = timed(baseline=200, cold=300, external=50)
+    return recording.change("plan.cell", lambda data: data.update(timed=False))
+
+
+def test_a_cell_beside_other_engines_has_its_verdict_and_no_time():
+    cell = verdict(untimed())
+    assert cell.verdict is Verdict.PASS
+    figures = asdict(cell.ttft)
+    lengths = figures.pop("by_length")
+    assert {name: value for name, value in figures.items() if value is not None} == {"no_speedup": NOT_TIMED}
+    assert [[name for name in each if each[name] is not None] for each in lengths] == [["tokens"]] * 3
+    assert by_length(Judgement((cell,))) == ()
 
 
 def test_what_is_not_proven_or_not_whole_has_none():

@@ -54,6 +54,15 @@ def test_both_roles_get_the_same_flags_but_the_connectors_own():
     assert [word for word in rest if word not in CONNECTOR.engine_args] == baseline
 
 
+def test_engines_side_by_side_part_a_gpus_memory_or_the_cores(monkeypatch):
+    monkeypatch.setattr("e2e.stack.spec.usable_cores", lambda: 8)
+    assert "--gpu-memory-utilization" not in spec(device="cuda").argv(1)
+    assert "--gpu-memory-utilization" not in spec(beside=4).argv(1)
+    assert value_of(spec(device="cuda", beside=4).argv(1), "--gpu-memory-utilization") == "0.225"
+    threads = [spec(beside=beside).settings_env()["OMP_NUM_THREADS"] for beside in (1, 3, 16)]
+    assert threads == ["8", "2", "1"]
+
+
 @pytest.mark.parametrize(
     ("attention", "flag", "env"),
     [(None, None, None), ("stock", None, None), ("strided", None, "strided"), ("FLASHINFER", "FLASHINFER", None)],
