@@ -22,6 +22,8 @@ LIMIT = 1_900_000
 LEFT_OUT = Paragraph("Left out, so that the page stays small; report.json and the recording have it.")
 #: Rows of a table and entries of a list that a page shows, at first and where that is too much; characters of a text.
 ROWS, CHARACTERS = (1500, 300, 60), 20_000
+#: Characters from which on a figure is a list of many, which may be broken.
+MANY = 48
 _SIGNS = {RIGHT: "right", WRONG: "wrong", UNREAD: "unread"}
 
 
@@ -61,7 +63,7 @@ def _shown(block: PageBlock, rows: int) -> Markup:
 
 @cache
 def _blocks(rows: int) -> TemplateModule:
-    return _environment().get_template("blocks.html").make_module({"ROWS": rows})
+    return _environment().get_template("blocks.html").make_module({"ROWS": rows, "MANY": MANY})
 
 
 @cache

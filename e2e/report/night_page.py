@@ -37,7 +37,7 @@ def _cells(nights: Sequence[Night], found: Sequence[Standing], address: Address)
     headings = ("cell", "stands", "tonight", "so since", "nights not passed")
     rows = [(Code(s.cell), Judged(s.word), Judged(s.verdict), s.since, f"{s.failed} of {s.of}") for s in look]
     yield Table(headings, rows, left=4)
-    if any(each.word == FLAKY for each in look):
+    if any(each.word == FLAKY and "corrupt" in each.seen.values() for each in look):
         yield Paragraph("Answers are compared bit for bit, so what comes and goes is no noise, but likely a race.")
     names = [night.name for night in nights[-WINDOW:]]
     tiles = [

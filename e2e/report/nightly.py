@@ -126,7 +126,7 @@ class Night:
 
 @dataclass(frozen=True)
 class Change:
-    """``kind``: "new corruption", "not run", "hits", "TTFT". ``worse``: for the reader's eye."""
+    """``kind``: "new corruption", "no longer passes", "not run", "hits", "TTFT". ``worse``: for the reader's eye."""
 
     kind: str
     cell: str
@@ -175,6 +175,8 @@ def _verdicts(cell: str, now: CellFigures, before: CellFigures | None) -> Iterat
     if now.verdict == "corrupt":
         then = "was not run in the last good night" if before is None else f"was {before.verdict}"
         yield Change("new corruption", cell, f"is corrupt ({now.reason}), {then}")
+    elif now.verdict != "pass" and before is not None and before.verdict == "pass":
+        yield Change("no longer passes", cell, f"is {now.verdict} ({now.reason}), was pass")
 
 
 def _times(cell: str, now: CellFigures, machine: str, history: Sequence[Night]) -> Iterator[Change]:

@@ -75,8 +75,8 @@ def summary(
     blind = blindness(night)
     if blind:
         blocks.append(Paragraph(blind, strong=True))
-    steps = [(step.name, str(step.code), _meaning(night, step), f"{step.seconds:.0f}") for step in night.steps]
-    blocks.append(Table(("step", "exit code", "meaning", "seconds"), steps))
+    steps = [(step.name, _meaning(night, step), str(step.code), f"{step.seconds:.0f}") for step in night.steps]
+    blocks.append(Table(("step", "meaning", "exit code", "seconds"), steps, left=2))
     for step, report in reports.items():
         counts = report["summary"]
         blocks.append(Heading(f"{step}: {counts['pass']} of {counts['cells']} pass"))

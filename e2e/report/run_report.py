@@ -147,8 +147,8 @@ def rest(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
         yield Items([f"{_axes(entry['settings'])}: {entry['why']}" for entry in facts.invalid])
     if facts.engines:
         yield Heading("Engines")
-        headings = ("key", "role", "starts", "start s", "failures", "versions")
-        yield Table(headings, [_engine(engine) for engine in facts.engines], left=2)
+        headings = ("key", "role", "versions", "starts", "start s", "failures")
+        yield Table(headings, [_engine(engine) for engine in facts.engines], left=3)
     if facts.notes:
         yield Heading("Notes")
         yield Items(facts.notes)
@@ -156,7 +156,8 @@ def rest(facts: RunFacts, judgement: Judgement) -> Iterator[Block]:
 
 def _engine(engine: Mapping[str, object]) -> tuple[str, ...]:
     versions = ", ".join(f"{name} {version}" for name, version in engine["versions"].items())
-    return (*(str(engine[name]) for name in ("key", "role", "starts", "start_s", "failures")), versions)
+    key, role, *figures = (str(engine[name]) for name in ("key", "role", "starts", "start_s", "failures"))
+    return key, role, versions, *figures
 
 
 def spot(blind: Mapping[str, object]) -> str:

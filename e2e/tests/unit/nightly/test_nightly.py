@@ -143,7 +143,7 @@ def test_a_grid_without_a_report_is_inconclusive_and_named(tmp_path):
     (folder / "grid-embedded-default" / "report.json").unlink()
     code, summary = close_night(folder)
     assert code == 3
-    assert "| grid-embedded-default | 0 | passed, but it left no report |" in summary
+    assert "| grid-embedded-default | passed, but it left no report | 0 |" in summary
     case = next(c for c in xml.parse(folder / "junit.xml").iter("testcase") if c.get("name") == "grid-embedded-default")
     assert "left no report" in case.find("failure").get("message")
 
@@ -176,7 +176,7 @@ def test_a_failed_self_test_reads_blind_and_never_corrupt(tmp_path, name):
     folder = write(tmp_path, "1", steps=steps)
     code, summary = close_night(folder)
     assert code == 3
-    assert f"| {name} | 1 | blind |" in summary
+    assert f"| {name} | blind | 1 |" in summary
     assert "corrupt" not in summary + (folder / "junit.xml").read_text()
 
 
@@ -202,6 +202,13 @@ def test_a_cell_that_is_gone_is_said():
     gone = replace(night(), cells={})
     assert kinds(compare(gone, [night()])) == [("not run", True)]
     assert gate(gone, compare(gone, [night()])) == 3
+
+
+def test_a_cell_that_no_longer_passes_is_said_and_one_that_never_did_is_no_news():
+    lost = night(verdict="inconclusive", reason="not run")
+    assert kinds(compare(lost, [night()])) == [("no longer passes", True)]
+    assert compare(lost, [night()])[0].text == "is inconclusive (not run), was pass"
+    assert compare(lost, [lost]) == []
 
 
 def test_times_are_compared_beyond_the_noise_of_three_nights_and_never_gate():

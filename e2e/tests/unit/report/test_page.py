@@ -19,7 +19,7 @@ from e2e.judge import judge
 from e2e.judge.exhibits import exhibits
 from e2e.recording.journal import read
 from e2e.report import html, plots, run_page
-from e2e.report.document import Fold, Heading, KvPicture, Paragraph
+from e2e.report.document import Fold, Heading, KvPicture, Paragraph, Table
 from e2e.report.facts import facts
 from e2e.report.html import LEFT_OUT, LIMIT
 
@@ -100,6 +100,14 @@ def test_tokens_are_told_in_words_where_a_tokenizer_is_at_hand():
 def test_noise_is_drawn_where_it_is_known():
     assert "Grey is the noise of external ones." in page("golden/grid")
     assert "Grey is" not in page("golden/crash")  # one cell tells no interval
+
+
+def test_a_long_list_of_figures_may_be_broken_and_a_figure_may_not():
+    text = html.render(
+        [Heading("t", level=1), Table(("a", "b"), [("x", "8.85x (8.01x..9.30x)"), ("y", "0.123, " * 8)])]
+    )
+    assert '<td class="figure">8.85x (8.01x..9.30x)</td>' in text
+    assert '<td class="figure many">0.123, ' in text
 
 
 def test_a_page_without_plots_says_so_and_is_whole(monkeypatch):

@@ -9,7 +9,9 @@ from read_html import assert_self_contained
 from test_nightly import cell, codes, write
 
 from e2e import cli
+from e2e.report.document import Paragraph
 from e2e.report.index import write_index
+from e2e.report.night_page import over_nights
 from e2e.report.nightly import CellFigures, GainFigures, Night
 from e2e.report.nightly_files import close_night
 from e2e.report.trends import BROKEN, FLAKY, MENDED, NEW, STEADY, standing, standings, trends
@@ -105,6 +107,13 @@ def test_the_page_of_a_night_shows_the_nights_before(nights):
     assert kept["gain"] == {"NHD, 1 at once": {"median": -0.1, "low": -0.2, "high": 0.0}}
     first = assert_self_contained((nights / "20260100T020000Z" / "summary.html").read_text())
     assert "Over" not in first.text()
+
+
+@pytest.mark.parametrize(("bad", "race"), [(BAD, True), ("inconclusive", False)])
+def test_only_wrong_answers_that_come_and_go_are_called_a_race(bad, race):
+    nights = [night(str(number), verdict=bad if number % 2 else OK) for number in range(4)]
+    said = [block.text for block in over_nights(nights) if isinstance(block, Paragraph)]
+    assert any("likely a race" in text for text in said) == race
 
 
 def whole_report(**more):
