@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from e2e.stack.ledger import Ledger
-from e2e.stack.zygote import Zygote
-from e2e.tests.engine.engines import Engines
+from e2e.tests.engine.engines import Engines, engines_of
 
 LIMIT_S = 1500
 
@@ -82,12 +79,8 @@ def left_of(run_id: str) -> list[str]:
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory) -> Iterator[Engines]:
     """engine(**settings of EngineSpec) -> the client of a real engine, as a context."""
-    folder = tmp_path_factory.mktemp("engines")
-    with (
-        Ledger(run_id=f"test-{uuid.uuid4().hex[:12]}", state_dir=folder / "state") as ledger,
-        Zygote(ledger=ledger) as zygote,
-    ):
-        yield Engines(ledger, zygote, folder / "logs", dict(os.environ))
+    with engines_of(tmp_path_factory.mktemp("engines")) as engines:
+        yield engines
 
 
 @pytest.fixture(scope="session")

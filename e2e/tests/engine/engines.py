@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,6 +59,16 @@ class Engines:
         with launcher.start(EngineSpec(**spec), log_path=self.logs / f"{spec['name']}.log", record=record) as started:
             started.wait_ready(240)
             yield EngineClient(started.url, timeout_s=120)
+
+
+@contextmanager
+def engines_of(folder: Path) -> Iterator[Engines]:
+    """``folder``: of their logs and of the run's ledger."""
+    with (
+        Ledger(run_id=f"test-{uuid.uuid4().hex[:12]}", state_dir=folder / "state") as ledger,
+        Zygote(ledger=ledger) as zygote,
+    ):
+        yield Engines(ledger, zygote, folder / "logs", dict(os.environ))
 
 
 def ask(client: EngineClient, token_ids: list[int], *, salt: str = "s", params=None, max_tokens: int = 16):

@@ -1,0 +1,199 @@
+"""Two real engines on one store whose loads can be spoilt, users beside them, and a canary: for tests of the canary."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from e2e.connectors.table import load
+from e2e.grid.cells import expand
+from e2e.grid.selection import Selection
+from e2e.replay.client import EngineClient
+from e2e.replay.stream import Completion
+from e2e.stack.store import Store
+from e2e.tests.engine.engines import Engines, ask
+from e2e.tests.engine.tiny import tiny_model
+
+#: One load in so many is spoilt, by the key of its last chunk, once the file is there: the connector's own fault, but
+#: larger, more often and later.
+ONE_IN = 10
+FAULTY = f"""
+import os, zlib
+from e2e.inside.faults.rare import RareBitFlip
+
+def keys(self, keys, stored, scene):
+    if keys and os.path.exists(os.environ["CANARY_TEST_FAULT"]) and zlib.crc32(keys[-1].encode()) % {ONE_IN} == 0:
+        self.struck.add(keys[-1])
+    return keys
+
+def found(self, key, kv, scene):
+    if key not in self.struck:
+        return kv
+    scene.fired()
+    return kv.roll(1, dims=2)
+
+RareBitFlip.struck, RareBitFlip.keys, RareBitFlip.found = set(), keys, found
+
+from e2e.inside.connector import EmbeddedConnector
+"""
+
+
+@contextmanager
+def two_engines(engines: Engines, folder: Path) -> Iterator[tuple[EngineClient, EngineClient, Path]]:
+    """The engines, and the file that spoils what they load. ``folder``: exists, and is not a former pair's."""
+    (folder / "canary_faulty.py").write_text(FAULTY)
+    flag = folder / "fault"
+    with Store(
+        "canary", parent=folder, ledger=engines.ledger, environ=dict(os.environ), log_dir=folder / "logs",
+        record=lambda kind, **data: None,
+    ) as store:  # fmt: skip
+        adapter = load("embedded", pool_bytes=2 << 30)  # more than a local cache: what is old is loaded
+        config = adapter.config(expand(Selection(), adapter).cells[0], pool_dir=str(store.folder), block_size=16)
+        config = store.give(config)
+        path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+        config = replace(
+            config, module_path="canary_faulty", extra={**config.extra, "embedded_fault": "rare_bit_flip"},
+            env={**config.env, "PYTHONPATH": os.pathsep.join(path), "CANARY_TEST_FAULT": str(flag)},
+        )  # fmt: skip
+        more = {"connector": config, "layout": "NHD", "model": tiny_model(), "start": "stock"}
+        with engines(**more) as one, engines(**more) as other:
+            yield one, other, flag
+
+
+class Canary:
+    """The command as a user runs it, and its metrics."""
+
+    def __init__(self, *urls: str, out: Path, words: Sequence[str] = (), port: int = 0) -> None:
+        targets = [word for url in urls for word in ("--target", url)]
+        self.out = out
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-m", "e2e.cli", "canary", *targets, "--listen", f"127.0.0.1:{port}",
+                "--out", str(out), *words,
+            ],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.said: list[str] = []
+        self.port = int(re.search(r":(\d+), recordings", self.process.stderr.readline())[1])
+        threading.Thread(target=lambda: self.said.extend(self.process.stderr), daemon=True).start()
+
+    def metrics(self) -> dict[tuple[str, ...], float]:
+        """(name, values of labels in order) -> value, of counters and gauges."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as page:
+            families = text_string_to_metric_families(page.read().decode())
+            return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
+
+    def total(self, name: str, *labels: str) -> float:
+        metrics = self.metrics().items()
+        return sum(value for key, value in metrics if key[0] == f"maru_canary_{name}_total" and {*labels} <= {*key})
+
+    def costs(self) -> str:
+        return f"{self.total('tokens'):.0f} tokens spent, {self.total('stored_tokens'):.0f} stored"
+
+    def until(self, name: str, least: float, limit_s: float) -> float:
+        """Seconds until a counter had risen so far; the limit where it did not."""
+        began = time.monotonic()
+        while self.total(name) < least and time.monotonic() - began < limit_s and self.process.poll() is None:
+            time.sleep(1)
+        return time.monotonic() - began
+
+    def end(self) -> int:
+        self.process.terminate()
+        return self.process.wait(30)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Of a user: ``at_s`` after the first, to engine 0 or 1."""
+
+    at_s: float
+    engine: int
+    token_ids: tuple[int, ...]
+
+
+#: Requests a second, and tokens of what several of them begin with; one in so many begins with something new.
+RATE, DOCUMENT, NEW = 0.75, 1792, 12
+#: So many documents are asked about at a time. Another engine than that which stored one is asked some requests later,
+#: so that what it finds does not hang on how long a store takes.
+ASKED, LATER = 8, 4
+SALT, OUTPUT = "users", 6
+
+
+def requests(seconds: float, seed: int) -> list[Request]:
+    """What users ask in so long: equal seeds, equal requests. Each begins with a document and ends with a tail of its
+    own, so some of it is in a local cache, in the store, or nowhere."""
+    chance = random.Random(seed)
+
+    def tokens(number: int) -> tuple[int, ...]:
+        return tuple(chance.randrange(1000, 40_000) for _ in range(number))
+
+    documents: deque[tuple[int, int, tuple[int, ...]]] = deque(maxlen=ASKED)
+    found: list[Request] = []
+    at_s = 0.0
+    while (at_s := at_s + chance.expovariate(RATE)) < seconds:
+        number, engine = len(found), chance.randrange(2)
+        if not documents or chance.randrange(NEW) == 0:
+            documents.append((number, engine, tokens(DOCUMENT)))
+            document = documents[-1]
+        else:
+            document = chance.choice(documents)
+        first, home, text = document
+        engine = engine if number - first >= LATER else home
+        found.append(Request(at_s, engine, text + tokens(chance.randrange(20, 200))))
+    return found
+
+
+@dataclass
+class Users:
+    """Sends requests one after the other. ``paced``: at their times, else with a short pause between two. ``answers``:
+    in their order, None for one that failed."""
+
+    clients: Sequence[EngineClient]
+    paced: bool
+    pause_s: float = 0.1
+
+    def __post_init__(self) -> None:
+        self.answers: list[Completion | None] = []
+        self.stop = threading.Event()
+
+    def play(self, asked: Sequence[Request]) -> list[Completion | None]:
+        """Until all are answered; at their times until the last one was to be sent."""
+        began = time.monotonic()
+        for request in asked:
+            passed_s = time.monotonic() - began
+            late = self.paced and passed_s > asked[-1].at_s
+            if late or self.stop.wait(max(request.at_s - passed_s, 0.0) if self.paced else self.pause_s):
+                break
+            try:
+                self.answers.append(
+                    ask(self.clients[request.engine], list(request.token_ids), salt=SALT, max_tokens=OUTPUT)
+                )
+            except Exception:  # whatever it was, a user has no answer
+                self.answers.append(None)
+        return self.answers
+
+
+@contextmanager
+def users(*clients: EngineClient, seconds: float = 3600.0, seed: int = 14) -> Iterator[Users]:
+    """A bounded load of requests beside whatever happens."""
+    at_work = Users(clients, paced=True)
+    thread = threading.Thread(target=at_work.play, args=[requests(seconds, seed)], daemon=True)
+    thread.start()
+    try:
+        yield at_work
+    finally:
+        at_work.stop.set()
+        thread.join(60)
