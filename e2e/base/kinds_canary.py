@@ -15,7 +15,7 @@ class CanaryProbe:
     finding. ``saw``: how what came from the connector was compared. ``served``: its external tokens, where known.
     ``wall_s``: Unix time. ``nonce``, ``salt``: to ask again for what it stored; ``told``: the secret in it. ``of``: the
     nonce of an older one that was asked for again, ``age_s``: seconds after it was stored. ``spent``: prompt and output
-    tokens by target."""
+    tokens by target. ``put``: tokens of KV that it may have put into a store."""
 
     cell: str | None
     story: str
@@ -34,3 +34,4 @@ class CanaryProbe:
     spent: dict[str, int]
     of: str | None = None
     age_s: float | None = None
+    put: int = 0

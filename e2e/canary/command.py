@@ -77,6 +77,8 @@ def check(flags: CanaryFlags) -> None:
         raise UsageError("--api-key and --api-key-file both give a key; give one.")
     if flags.chunk % flags.block:
         raise UsageError(f"--chunk {flags.chunk} is no multiple of --block {flags.block}; chunks hold whole blocks.")
+    if flags.store is not None and flags.token_bytes is None:
+        raise UsageError("--store says nothing without --token-bytes; give the bytes of a token's KV, such as 128K.")
     if flags.longest <= flags.chunk:
         raise UsageError(
             f"--longest {flags.longest} holds no chunk of {flags.chunk} and a token more; give a longer one."
@@ -93,11 +95,13 @@ def watch_of(flags: CanaryFlags, segments: Segments, memory: Memory) -> Watch:
 
     prober = Prober(
         targets, segments, memory, documents=documents(flags.prompts_dir), answer=flags.max_tokens,
-        limit_s=flags.request_limit_s,
+        limit_s=flags.request_limit_s, locates=flags.locates,
     )  # fmt: skip
-    choice = Choice([*targets], Lengths(min(LEAST, flags.longest), flags.longest), memory, shared)
+    lengths = Lengths(min(LEAST, flags.longest), flags.longest)
+    choice = Choice([*targets], lengths, memory, shared, resets=flags.resets)
+    exported = Exported(targets.values(), token_bytes=flags.token_bytes, store=flags.store)
     return Watch(
-        [*targets.values()], prober, choice, Exported(targets.values()), flags.out, flags.max_tokens,
+        [*targets.values()], prober, choice, exported, flags.out, flags.max_tokens,
         seconds=flags.for_s, probes=flags.probes, say=_saying(secrets_beside(flags.key or "")),
     )  # fmt: skip
 
@@ -117,13 +121,20 @@ def named(urls: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def _target(flags: CanaryFlags, name: str, url: str) -> Target:
-    per_s, stores_per_s = flags.tokens_a_minute / 60, flags.store_tokens / 3600
+    per_s, stores = flags.tokens_a_minute / 60, may_store(flags)
     return Target(
         name, url, EngineClient(url, timeout_s=min(10.0, flags.request_limit_s), api_key=flags.key),
         Bucket(per_s, holds=float(flags.tokens_a_minute)),
-        Bucket(stores_per_s, holds=flags.store_tokens / 4, level=flags.store_tokens / 4),
+        Bucket(stores / 3600, holds=stores / 4, level=stores / 4),
         Share(flags.share), Pauses(jitter=lambda: random.uniform(0.5, 1.5)),
     )  # fmt: skip
+
+
+def may_store(flags: CanaryFlags) -> float:
+    """Tokens of KV an hour, of each target. They may have one store, so its part is shared between them."""
+    if flags.store is None or flags.token_bytes is None:
+        return flags.store_tokens
+    return min(flags.store_tokens, flags.store_share * flags.store / flags.token_bytes / len(flags.targets))
 
 
 def _begin(flags: CanaryFlags, argv: tuple[str, ...]) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -27,8 +28,9 @@ STALE_S = 900.0
 class Exported:
     """One registry for one canary. An exemplar names the probe, whose recording can be judged."""
 
-    def __init__(self, targets: Iterable[Target]) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, targets: Iterable[Target], *, token_bytes: int | None = None, store: int | None = None) -> None:
+        """``token_bytes``: of a token's KV in the store, ``store``: bytes of that, where known."""
+        self.registry, self._token_bytes, self._store = CollectorRegistry(), token_bytes, store
         self.turned_s = time.monotonic()
         self._paid: dict[tuple[str, Counter], int] = {}
 
@@ -49,6 +51,8 @@ class Exported:
         self.waits = of(Counter, "waits", "Turns in which a target was left alone.", ("target", "reason"))
         self.tokens = of(Counter, "tokens", "Prompt and output tokens that probes took.", ("target",))
         self.stored = of(Counter, "stored_tokens", "Tokens of KV that probes may have stored.", ("target",))
+        self.bytes = of(Counter, "stored_bytes", "Bytes of KV that probes may have stored, if known.", ("target",))
+        self.store_share = of(Gauge, "store_share", "Part of the store that probes filled in an hour; NaN: not known.")
         self.share = of(Gauge, "token_share", "Our part of the tokens served in ten minutes.", ("target",))
         self.noise = of(Gauge, "noise_logprobs", "Largest difference between its own answers.", ("target",))
         self.success = of(Gauge, "last_success_timestamp_seconds", "Last probe that passed.", ("target",))
@@ -72,14 +76,18 @@ class Exported:
             self.corrupt.labels(asked).inc(exemplar=exemplar)
         if outcome.served is not None:
             self.missed.labels(asked).observe(abs(outcome.served - predicted), exemplar=exemplar)
-        for source in (outcome.seen.sources if outcome.seen else {}).values():
+        for source in outcome.seen.sources if outcome.seen else ():
             name = source_of(source.local, source.external)
             self.ttft.labels(source.site, name).observe(source.seconds, exemplar=exemplar)
-            self.echoed.labels(source.site, name, str(outcome.told in source.text).lower()).inc()
+            if probe.story != "crowd":  # each of whose texts has another secret
+                self.echoed.labels(source.site, name, str(outcome.told in source.text).lower()).inc()
 
     def paid(self, target: Target) -> None:
         """What it was asked for so far."""
-        for counter, total in ((self.tokens, target.spent), (self.stored, target.stored)):
+        totals = [(self.tokens, target.spent), (self.stored, target.stored)]
+        if self._token_bytes:
+            totals.append((self.bytes, target.stored * self._token_bytes))
+        for counter, total in totals:
             counter.labels(target.name).inc(total - self._paid.get((target.name, counter), 0))
             self._paid[target.name, counter] = total
 
@@ -87,6 +95,8 @@ class Exported:
         """What follows from what is known, now in Unix time."""
         number, _ = memory.recent(now_s)
         self.least.set(detectable(number))
+        known = self._token_bytes and self._store
+        self.store_share.set(memory.put(now_s) * self._token_bytes / self._store if known else math.nan)
         for target in targets:
             mine = {key: seen for key, seen in memory.by.items() if key[1][-1] == target.name}
             self.sight.labels(target.name).set(max((seen.last_s for seen in mine.values()), default=0.0))

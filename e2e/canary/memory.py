@@ -16,6 +16,8 @@ AGES = (120.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
 WAITING, NOISES, ENOUGH, SECRETS = 8, 200, 5, 20
 #: Probes of one kind that were seen, and that what is detectable is reckoned from.
 RECENT_S = 24 * 3600.0
+#: Over so long it is reckoned what was put into a store.
+PUT_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,12 @@ class Object:
 
 @dataclass
 class Seen:
-    """Probes of one story and its sites. ``loads``: those that saw what came from the connector, ``exact`` of them bit
-    for bit; ``last_s``: Unix time of the last that saw one, 0.0: none did."""
+    """Probes of one story and its sites. ``hits``: those that were served something by the connector; ``loads``: those
+    of them that could be compared, ``exact`` of them bit for bit; ``last_s``: Unix time of the last that saw one, 0.0:
+    none did."""
 
     probes: int = 0
+    hits: int = 0
     loads: int = 0
     exact: int = 0
     wrong: int = 0
@@ -61,6 +65,7 @@ class Memory:
     secrets: deque[str] = field(default_factory=lambda: deque(maxlen=SECRETS))
     loads_s: deque[float] = field(default_factory=lambda: deque(maxlen=100_000))
     wrong: int = 0
+    _puts: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=100_000))
     _noises: dict[str, deque[float]] = field(default_factory=dict)
     _served: deque[int] = field(default_factory=lambda: deque(maxlen=12))
 
@@ -72,6 +77,7 @@ class Memory:
         seen = self.by.setdefault((str(data["story"]), sites), Seen())
         seen.probes += 1
         seen.tried_s = float(data["wall_s"])
+        seen.hits += bool(data["served"])
         if data["saw"] != "nothing":
             self._load(seen, data)
         elif not passed:
@@ -81,6 +87,7 @@ class Memory:
         if passed and data["served"]:
             self._served.append(int(data["served"]))
         self._object(data, sites)
+        self._puts.append((float(data["wall_s"]), int(data.get("put", 0))))
 
     def _load(self, seen: Seen, data: Mapping) -> None:
         wrong = data["verdict"] == "corrupt"
@@ -98,7 +105,7 @@ class Memory:
         if old := data.get("of"):
             for each in [each for each in self.objects if each.nonce == old]:
                 self.passed(each)
-        elif data["verdict"] in ("pass", "inconclusive") and data["story"] in ("cross", "local"):
+        elif data["verdict"] in ("pass", "inconclusive") and data["story"] in ("cross", "local", "reset"):
             stored_s, tokens = float(data["wall_s"]), int(data["stored"])
             self._waits(Object(str(data["nonce"]), str(data["salt"]), tokens, sites[0], stored_s))
 
@@ -125,6 +132,12 @@ class Memory:
     def due(self, now_s: float) -> Object | None:
         """What is to be asked for again, the longest overdue first."""
         return min((each for each in self.objects if each.due_s <= now_s), key=lambda each: each.due_s, default=None)
+
+    def put(self, now_s: float) -> int:
+        """Tokens of KV that probes may have put into stores within an hour."""
+        while self._puts and self._puts[0][0] < now_s - PUT_S:
+            self._puts.popleft()
+        return sum(tokens for _, tokens in self._puts)
 
     def recent(self, now_s: float) -> tuple[int, float | None]:
         """(loads that were seen in a day, seconds from one to the next)."""

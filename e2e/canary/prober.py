@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from e2e.base.errors import EngineError
 from e2e.base.judgement import CellJudgement
-from e2e.base.program import Program, Send, plainly
+from e2e.base.program import Forget, Program, Send, plainly
 from e2e.base.verdict import Reason, Verdict
 from e2e.canary import stories
 from e2e.canary.memory import Memory, Object
@@ -17,9 +18,11 @@ from e2e.canary.segments import Segments
 from e2e.canary.target import Target, why
 from e2e.judge import in_use
 from e2e.judge.cells import judge_cell
+from e2e.observe.digests import DigestWindow
 from e2e.observe.metrics import MetricsWindow
-from e2e.replay.arms import Sending, run_arm
+from e2e.replay.arms import Sending, forget, run_arm
 from e2e.replay.prompts import Prompt, build_prompts
+from e2e.report.sentences import detail
 
 ENGINE_KEY = "in-use"
 #: Seconds that counters are waited for.
@@ -41,7 +44,8 @@ class Probe:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``cell``: None where nothing could be sent. ``error``: of a target that could not be probed, and which."""
+    """``cell``: None where nothing could be sent. ``error``: of a target that could not be probed, and which.
+    ``where``: what digests say of a wrong load; empty where nobody asked them, or they say nothing."""
 
     id: str
     cell: str | None
@@ -51,6 +55,7 @@ class Outcome:
     seen: in_use.Seen | None
     told: str
     error: tuple[str, EngineError] | None = None
+    where: str = ""
 
     @property
     def saw(self) -> str:
@@ -61,15 +66,13 @@ class Outcome:
 
     @property
     def served(self) -> int | None:
-        """External tokens of the load, where known."""
-        loads = [
-            s.external for name, s in (self.seen.sources if self.seen else {}).items() if name.split()[-1] in LOADS
-        ]
-        return loads[-1] if loads else None
+        """External tokens of the load, where known; of several at once the least."""
+        loads = [source.external for source in (self.seen.sources if self.seen else ()) if source.send in LOADS]
+        return min(loads) if loads and None not in loads else None
 
 
 #: Sends whose answer is to come from the store.
-LOADS = ("external", "old")
+LOADS = ("external", "at_once", "old")
 
 
 def fresh(story: str, program: Program, tokens: int) -> Probe:
@@ -82,16 +85,16 @@ def of_old(story: str, program: Program, old: Object) -> Probe:
 
 
 class Prober:
-    """``answer``: output tokens of a request. ``limit_s``: of one. ``alike``: does a pair of targets compute alike, so
-    far as that was seen."""
+    """``answer``: output tokens of a request. ``limit_s``: of one. ``locates``: may the worker extension of a target be
+    asked where a load is wrong. ``alike``: does a pair of targets compute alike, so far as that was seen."""
 
     def __init__(
         self, targets: Mapping[str, Target], segments: Segments, memory: Memory, *, documents: Sequence[str],
-        answer: int, limit_s: float, clock: Callable[[], float] = time.time,
+        answer: int, limit_s: float, locates: bool = False, clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self.targets, self.segments, self.memory = targets, segments, memory
         self._documents, self._answer, self._limit_s = documents, answer, limit_s
-        self._clock = clock
+        self._locates, self._clock = locates, clock
         self._introduced: dict[str, str] = {}
         self.alike: dict[frozenset[str], bool] = {}
 
@@ -100,30 +103,33 @@ class Prober:
         self.segments.turn()
         self._introduced.clear()
 
-    def play(self, probe: Probe, *, again: str | None = None) -> Outcome:
-        """Whatever happens, it is recorded and told."""
+    def play(self, probe: Probe, *, of: str | None = None) -> Outcome:
+        """Whatever happens, it is recorded and told. ``of``: the cell whose finding it looks at."""
         if not self.segments.events:
             self.renew()
-        if again is None:
+        if of is None:
             self.segments.forget()
-        number = self.memory.number + 1
-        cell = f"{number:06}-{probe.story}" if again is None else f"{again}-again"
+        cell = f"{of or format(self.memory.number + 1, '06')}-{probe.story}"
         try:
             encode = self.targets[probe.sites[0]].encode
             prompts = build_prompts(self._documents, encode, texts=probe.program.texts, nonce=probe.nonce)
         except EngineError as failed:
             return Outcome("", None, "error", why(failed), None, None, "", (probe.sites[0], failed))
-        self._plan(probe, cell, again)
+        self._plan(probe, cell, of)
         self._introduce(probe)
         self.segments.record("cell.begin", cell=cell, engine=None, attempt=1)
         error = None
-        for send in probe.program.sends:
-            try:
-                self._send(probe, cell, send, prompts)
-            except EngineError as failed:
-                error = (send.site, failed)
-                self.segments.record("note", text=f"{cell}: {failed}")
-                break
+        with self._digests(probe) as digests:
+            for number, step in enumerate(probe.program.steps):
+                try:
+                    if isinstance(step, Forget):
+                        self._forget(cell, step, before=probe.program.steps[number + 1])
+                    else:
+                        self._send(probe, cell, step, prompts, digests.get(step.site))
+                except EngineError as failed:
+                    error = (step.site, failed)
+                    self.segments.record("note", text=f"{cell}: {failed}")
+                    break
         self.segments.record("cell.end", cell=cell, engine=None, attempt=1)
         return self._outcome(probe, cell, prompts[0].secret, error)
 
@@ -137,18 +143,46 @@ class Prober:
     def confirmed(self, probe: Probe, outcome: Outcome) -> Outcome:
         """The same after a second look: what was to be computed is computed anew by all that took part. Only an engine
         that is seen not to repeat itself takes the finding back."""
-        units = self.memory.units()
-        look = replace(probe, story="again", program=stories.anew(probe.sites, probe.program.texts, units), of=None)
-        look = replace(look, salt=f"canary.{uuid.uuid4().hex}")
-        self.play(look, again=outcome.cell)
+        program = stories.anew(probe.sites, probe.program.texts, self.memory.units())
+        look = replace(probe, story="again", program=program, of=None, salt=f"canary.{uuid.uuid4().hex}")
+        self.play(look, of=outcome.cell)
         self._pay(look)
         judged = judge_cell(self.segments.events, str(outcome.cell))
         if judged.verdict is Verdict.CORRUPT:
             self.segments.mark()
-            return replace(outcome, judged=judged)
+            return replace(outcome, judged=judged, where=self._where(probe, outcome) if self._locates else "")
         return replace(
             outcome, judged=judged, verdict="unconfirmed", reason=Reason.UNSTABLE_REFERENCE.slug.replace(" ", "_")
         )
+
+    def _where(self, probe: Probe, outcome: Outcome) -> str:
+        """What digests say of it, in words; empty where the target has none, or they are as they should be."""
+        program = stories.located(probe.sites[0], probe.sites[-1], probe.program.texts, self.memory.units())
+        look = replace(probe, story="located", program=program, of=None)
+        found = self.play(look, of=outcome.cell)
+        self._pay(look)
+        wrong = [each for each in found.judged.findings if each.reason is Reason.DIGEST_DIFFERS] if found.judged else []
+        return detail(wrong[0]) if wrong else ""
+
+    @contextmanager
+    def _digests(self, probe: Probe) -> Iterator[Mapping[str, DigestWindow]]:
+        """Of those that take part, where they are to be located; where a target has none, a note says so."""
+        if probe.story != "located":
+            yield {}
+            return
+        record = self.segments.record
+        windows = {
+            name: DigestWindow(
+                self.targets[name].client.collective_rpc, record, engine=self._introduced[name], in_use=True
+            )
+            for name in probe.sites
+        }  # fmt: skip
+        with ExitStack() as stack:
+            for window in windows.values():
+                with suppress(EngineError):
+                    stack.callback(window.stop)
+                    window.start()
+            yield windows
 
     def settle(self, probe: Probe, outcome: Outcome) -> None:
         """Records what became of it, and lets the memory know."""
@@ -162,6 +196,7 @@ class Prober:
                 nonce=probe.nonce, salt=probe.salt, told=outcome.told, wall_s=now_s,
                 spent=stories.cost(probe.program, self._answer), of=probe.of.nonce if probe.of else None,
                 age_s=now_s - probe.of.stored_s if probe.of else None,
+                put=sum(stories.stored(probe.program).values()),
             )
         )  # fmt: skip
         self._pay(probe)
@@ -171,7 +206,7 @@ class Prober:
         for name, tokens in stories.cost(probe.program, self._answer).items():
             self.targets[name].paid(tokens, stored.get(name, 0), now_s)
 
-    def _plan(self, probe: Probe, cell: str, again: str | None) -> None:
+    def _plan(self, probe: Probe, cell: str, of: str | None) -> None:
         program, units = probe.program, self.memory.units()
         noises = [self.memory.noise(name) for name in probe.sites]
         blind = {
@@ -182,9 +217,9 @@ class Prober:
             "plan.cell", cell=cell, attempt=1, settings={"scenario": probe.story}, engine_key=ENGINE_KEY,
             adapter="unknown", expect={}, oracle="split_matched", step=units.step,
             lengths=[text.tokens for text in program.texts], blind=[blind], counters=False, baseline=False,
-            digests=False, fault=None, scenario=program.scenario, program=plainly(program),
+            digests=probe.story == "located", fault=None, scenario=program.scenario, program=plainly(program),
             program_digest=program.digest, noise=None if None in noises else max(noises),
-            foreign=[*self.memory.secrets], **({"again": again} if again else {}),
+            foreign=[*self.memory.secrets], **({"again": of} if probe.story == "again" else {}),
         )  # fmt: skip
 
     def _introduce(self, probe: Probe) -> None:
@@ -210,17 +245,27 @@ class Prober:
         like = [min(pair) for pair, alike in self.alike.items() if alike and name in pair]
         return min(like, default=name)
 
-    def _send(self, probe: Probe, cell: str, send: Send, prompts: Sequence[Prompt]) -> None:
+    def _forget(self, cell: str, step: Forget, before: Send) -> None:
+        """Its own prefix cache is reset; where that is refused the probe shows nothing."""
+        place = {"engine": self._introduced[step.site], "cell": cell, "arm": before.name}
+        forget(self.targets[step.site].client, place=place, record=self.segments.record)
+
+    def _send(
+        self, probe: Probe, cell: str, send: Send, prompts: Sequence[Prompt], digests: DigestWindow | None
+    ) -> None:  # fmt: skip
         target, engine = self.targets[send.site], self._introduced[send.site]
         window = MetricsWindow(
             target.client.metrics, self.segments.record, engine=engine, limit_s=_COUNTED_S, in_use=True
         )  # fmt: skip
         how = Sending(
             engine=engine, cell=cell, arm=send.name, params=None, salt=".".join(filter(None, (probe.salt, send.salt))),
-            limit_s=self._limit_s, max_tokens=send.answer or self._answer,
+            limit_s=self._limit_s, at_once=send.at_once, max_tokens=send.answer or self._answer,
             model=target.identity.model if target.identity else None,
         )  # fmt: skip
-        with window.arm(cell=cell, arm=send.name, requests=1):
+        with ExitStack() as windows:
+            windows.enter_context(window.arm(cell=cell, arm=send.name, requests=len(send.texts)))
+            if digests:
+                windows.enter_context(digests.arm(cell=cell, arm=send.name))
             run_arm(
                 target.client, how, prompts=[prompts[text] for text in send.texts], hits=probe.program.hits(send),
                 record=self.segments.record,

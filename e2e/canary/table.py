@@ -25,8 +25,10 @@ def page(memory: Memory, names: Mapping[str, str], now_s: float) -> str:
 
 
 def _table(memory: Memory, names: Sequence[str]) -> list[str]:
-    pairs = [("cross", (one, other)) for one in names for other in names if one != other]
-    all_of = [*pairs, *((story, (name,)) for story in ("later", "local") for name in names)]
+    both = [(one, other) for one in names for other in names if one != other]
+    pairs = [(story, pair) for story in ("cross", "crowd") for pair in both]
+    alone = [(story, (name,)) for story in ("reset", "later", "local") for name in names]
+    all_of = [*pairs, *(each for each in alone if each[0] != "reset" or each in memory.by)]  # none, where it may not
     rows = [_HEAD, *(_row(memory, story, sites) for story, sites in all_of)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -171,15 +171,16 @@ class Watch:
             self._once(name, error, pause)
             return
         if outcome.verdict in ("corrupt", "unconfirmed"):
-            self.say(f"{outcome.verdict}: probe {outcome.id} of {' -> '.join(probe.sites)}: {outcome.reason}")
+            what = f"{outcome.verdict}: probe {outcome.id} of {' -> '.join(probe.sites)}: {outcome.reason}"
+            self.say(f"{what}; {outcome.where}" if outcome.where else what)
         for target in (self.prober.targets[name] for name in probe.sites):
             target.pauses.well()
             self._told.pop(target.name, None)
             if outcome.verdict == "pass":
                 self.exported.success.labels(target.name).set_to_current_time()
-        for name, source in (outcome.seen.sources if outcome.seen else {}).items():
+        for source in outcome.seen.sources if outcome.seen else ():
             target = self.prober.targets[source.site]
-            if target.slow.is_slow(name.split()[-1], source.seconds / probe.tokens):
+            if target.slow.is_slow(source.send, source.seconds / probe.tokens):
                 target.pauses.trouble(now_s)
                 self.exported.waits.labels(target.name, "slow").inc()
 

@@ -24,9 +24,11 @@ RULE = "again"
 
 @dataclass(frozen=True)
 class Source:
-    """What one Send was served, in tokens, as far as that is known for sure. ``seconds``: its TTFT."""
+    """What one text of a Send was served, in tokens, as far as that is known for sure. ``seconds``: its TTFT."""
 
     site: str
+    send: str
+    prompt: int
     local: int | None
     external: int | None
     seconds: float
@@ -42,7 +44,7 @@ class Seen:
     exact: bool
     noise: float | None
     alike: bool | None
-    sources: dict[str, Source]
+    sources: tuple[Source, ...]
 
 
 def seen(events: Iterable[Event], cell: str) -> Seen | None:
@@ -56,24 +58,21 @@ def seen(events: Iterable[Event], cell: str) -> Seen | None:
         exact=bool(loads) and all(compare.exact_references(view, *load) for load in loads),
         noise=max(coarse.of_pairs(view, fresh), default=None),
         alike=_alike(view, fresh),
-        sources={sent.name: source for sent in view.sent if (source := _source(view, sent))},
+        sources=tuple(_source(view, sent, prompt) for sent in view.sent for prompt in sorted(sent.arm.answers)),
     )
 
 
-def _source(view: CellView, sent: Sent) -> Source | None:
-    """Of a Send of one text. Where one of two sources can't have served it, what it was served is the other's."""
-    answers = [*sent.arm.answers.items()]
-    if len(answers) != 1:
-        return None
-    prompt, answer = answers[0]
-    local, external = sent.arm.local, sent.arm.external
+def _source(view: CellView, sent: Sent, prompt: int) -> Source:
+    """Where one of two sources can't have served it, what it was served is the other's."""
+    answer, single = sent.arm.answers[prompt], len(sent.arm.answers) == 1
+    local, external = (sent.arm.local, sent.arm.external) if single else (None, None)
     both, hit = compare.served(view, sent, prompt), sent.arm.expected.get(prompt)
     if local is None and both is not None and hit is not None:
         if not hit.local.most:
             local, external = 0, both
         elif not hit.external.most:
             local, external = both, 0
-    return Source(sent.side.name, local, external, answer.ttft_s, "".join(answer.text))
+    return Source(sent.side.name, sent.send.name, prompt, local, external, answer.ttft_s, "".join(answer.text))
 
 
 def _alike(view: CellView, fresh: list[Sent]) -> bool | None:

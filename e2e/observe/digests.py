@@ -16,11 +16,12 @@ class DigestWindow:
 
     Equal values are written once: each ``digest.taken`` has ``content``, a hash of its values, and ``values`` is null
     where an earlier event of this engine has the same content. A request that the rig did not send is recorded too: the
-    judge wants to know. Also records ``fault.fired`` for faults planted around a connector.
+    judge wants to know; not so of an engine ``in_use``, where it is others' own affair. Also records ``fault.fired``
+    for faults planted around a connector.
     """
 
-    def __init__(self, rpc: Rpc, record: Record, *, engine: str) -> None:
-        self._rpc, self._record, self._engine = rpc, record, engine
+    def __init__(self, rpc: Rpc, record: Record, *, engine: str, in_use: bool = False) -> None:
+        self._rpc, self._record, self._engine, self._in_use = rpc, record, engine, in_use
         self._last: dict[int, int] = {}
         self._known: set[str] = set()
         self.on = False
@@ -79,6 +80,8 @@ class DigestWindow:
     def _taken(self, place: Mapping[str, object], row: Mapping[str, object]) -> None:
         engine_request = str(row["request"])
         request = rig_request(engine_request)
+        if self._in_use and not request.startswith(f"{self._engine}."):
+            return
         values = str(row["values"])
         content = hashlib.blake2b(values.encode(), digest_size=12).hexdigest()
         known = content in self._known

@@ -112,7 +112,9 @@ def _own(name: str) -> tuple[str, ...]:
 
 class CanaryFlags(Configured):
     """``targets``: addresses of engines in use. ``share``: of the tokens that a target serves; ``tokens_a_minute`` and
-    ``store_tokens``, an hour, of each. ``keeps``: bytes. ``for_s`` and ``probes``: None, until it is stopped."""
+    ``store_tokens``, an hour, of each. ``token_bytes``, ``store``: bytes; ``store_share``: of it, an hour, for all
+    targets together. ``resets``, ``locates``: more than reading is allowed. ``keeps``: bytes. ``for_s`` and ``probes``:
+    None, until it is stopped."""
 
     targets: Annotated[
         tuple[str, ...],
@@ -136,6 +138,19 @@ class CanaryFlags(Configured):
     store_tokens: Annotated[
         int, at_least(1), flag("store-tokens", "Tokens of KV that each engine may store for us an hour.", metavar="N")
     ] = 100_000
+    token_bytes: Annotated[
+        int | None,
+        word(quantities.size),
+        flag("token-bytes", "Bytes of a token's KV in the store.", metavar="SIZE", default="not known"),
+    ] = None
+    store: Annotated[
+        int | None, word(quantities.size), flag("store", "Size of the store.", metavar="SIZE", default="not known")
+    ] = None
+    store_share: Annotated[
+        float,
+        word(quantities.share),
+        flag("store-share", "Part of --store that may be put there an hour.", metavar="SHARE", default="1%"),
+    ] = 0.01
     longest: Annotated[int, at_least(256), flag("longest", "The longest prompt in tokens.", metavar="N")] = 1024
     max_tokens: MaxTokens = 12
     chunk: Annotated[int, at_least(1), flag("chunk", "Tokens of a chunk of the store, if known.", metavar="N")] = 256
@@ -143,6 +158,16 @@ class CanaryFlags(Configured):
     step: Annotated[
         int | None, at_least(1), flag("step", "Tokens of a prefill step, if known.", metavar="N", default="not known")
     ] = None
+    resets: Annotated[
+        bool,
+        word(parsers.switch),
+        flag("reset", "A lone engine's own cache may be emptied (dev mode), so that it loads.", default=False),
+    ] = False
+    locates: Annotated[
+        bool,
+        word(parsers.switch),
+        flag("locate", "The rig's worker extension may be asked where a load is wrong.", default=False),
+    ] = False
     request_limit_s: Annotated[
         float,
         word(quantities.seconds),

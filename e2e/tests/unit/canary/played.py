@@ -42,8 +42,9 @@ class Recorded:
         self.events.append(Event(kind, data, len(self.events)))
 
     def cell(
-        self, cell: str, program: Program, said: dict[str, Said], *, noise: float | None = None, foreign=(),
-        again: str | None = None, arithmetic: str | None = None, digest: str = "d",
+        self, cell: str, program: Program, said: dict[str, Said | tuple[Said, ...]], *,
+        noise: float | None = None, foreign=(), again: str | None = None, arithmetic: str | None = None,
+        digest: str = "d",
     ) -> None:  # fmt: skip
         """``said``: by the Send's name; a Send without an answer was not sent."""
         self.add(
@@ -70,35 +71,40 @@ class Recorded:
                 self._send(cell, program, send, said[send.name], digest)
         self.add("cell.end", cell=cell, engine=None, attempt=1)
 
-    def _send(self, cell: str, program: Program, send, said: Said, digest: str) -> None:
+    def _send(self, cell: str, program: Program, send, said: Said | tuple[Said, ...], digest: str) -> None:
+        """``said``: of all its texts, or of each."""
         place = {"engine": f"in-use.{send.site}", "cell": cell, "arm": send.name}
-        (text,), (hit,) = send.texts, program.hits(send)
-        tokens, answer = program.texts[text].tokens, said.tokens[: send.answer]
-        request = f"{cell}.{send.name}"
+        each = said if isinstance(said, tuple) else (said,) * len(send.texts)
         self.add("arm.begin", **place)
-        self.add(
-            "expect.hit", **place, prompt=text, tokens=tokens, local=hit.local.most, external=hit.external.most,
-            least_local=hit.local.least, least_external=hit.external.least, digest=digest,
-        )  # fmt: skip
-        self.add("request.sent", request=request, **place, prompt=text, params=None, salt="s")
-        logprobs = [-0.1 + said.shift] * len(answer)
-        top = [{f"token_id:{token}": -0.1 + said.shift, "token_id:99": -0.1 - said.lead} for token in answer]
-        self.add(
-            "request.done", request=request, token_ids=[*answer], logprobs=logprobs, top=top, finish_reason="length",
-            cached_tokens=said.cached, sent_ns=0, first_ns=1, done_ns=2, text=[*said.text],
-        )  # fmt: skip
-        self.add("arm.end", **place)
-        if said.metrics:
-            served = {"local_cache_hit": 0, "external_kv_transfer": 0}
-            if send.external:
-                served["external_kv_transfer"] = said.cached or 0
-            else:
-                served["local_cache_hit"] = said.cached or 0
-            counters = {
-                "prompt_tokens": tokens + said.others, "generation_tokens": len(answer), "preemptions": 0,
-                "external_hits": served["external_kv_transfer"], **served, **said.counters,
-            }  # fmt: skip
+        for text, hit, one in zip(send.texts, program.hits(send), each, strict=True):
             self.add(
-                "metrics.delta", **place, requests=1, counters=counters, ttft={"sum_s": 0.1, "count": 1}, complete=True,
-                went_back=False, at_work=said.at_work,
+                "expect.hit", **place, prompt=text, tokens=program.texts[text].tokens, local=hit.local.most,
+                external=hit.external.most, least_local=hit.local.least, least_external=hit.external.least,
+                digest=f"{digest}{text}",
             )  # fmt: skip
+            request, answer = f"{cell}.{send.name}.{text}", one.tokens[: send.answer]
+            self.add("request.sent", request=request, **place, prompt=text, params=None, salt="s")
+            logprobs = [-0.1 + one.shift] * len(answer)
+            top = [{f"token_id:{token}": -0.1 + one.shift, "token_id:99": -0.1 - one.lead} for token in answer]
+            self.add(
+                "request.done", request=request, token_ids=[*answer], logprobs=logprobs, top=top,
+                finish_reason="length", cached_tokens=one.cached, sent_ns=0, first_ns=1, done_ns=2, text=[*one.text],
+            )  # fmt: skip
+        self.add("arm.end", **place)
+        if each[0].metrics:
+            self._counters(place, program, send, each)
+
+    def _counters(self, place: dict, program: Program, send, each: tuple[Said, ...]) -> None:
+        cached = sum(one.cached or 0 for one in each)
+        served = {"local_cache_hit": 0, "external_kv_transfer": 0}
+        served["external_kv_transfer" if send.external else "local_cache_hit"] = cached
+        asked = sum(program.texts[text].tokens for text in send.texts)
+        counters = {
+            "prompt_tokens": asked + sum(one.others for one in each), "preemptions": 0,
+            "generation_tokens": sum(len(one.tokens[: send.answer]) for one in each),
+            "external_hits": served["external_kv_transfer"], **served, **each[0].counters,
+        }  # fmt: skip
+        self.add(
+            "metrics.delta", **place, requests=len(each), counters=counters, ttft={"sum_s": 0.1, "count": len(each)},
+            complete=True, went_back=False, at_work=each[0].at_work,
+        )  # fmt: skip

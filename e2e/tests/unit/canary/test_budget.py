@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from e2e.canary.budget import FIRST_PAUSE_S, LONGEST_PAUSE_S, Bucket, Pauses, Share, Slow
+from e2e.canary.command import may_store
+from e2e.settings.commands import CanaryFlags
 
 
 def test_tokens_flow_in_and_no_burst_is_saved_up():
@@ -75,3 +77,11 @@ def test_slow_is_what_is_slower_than_usual():
     assert not slow.is_slow("cold", 3.9)
     assert slow.is_slow("cold", 4.1)
     assert not slow.is_slow("local", 100.0), "nothing is known of it yet"
+
+
+def test_a_store_whose_size_is_known_bounds_what_is_put_there():
+    given = CanaryFlags(targets=("http://a:1", "http://b:1"), store_tokens=1000)
+    assert may_store(given) == 1000
+    sized = given.model_copy(update={"token_bytes": 1 << 10, "store": 100 << 20})
+    assert may_store(sized) == 0.01 * (100 << 20) / (1 << 10) / 2, "1 % of it, between two"
+    assert may_store(sized.model_copy(update={"store": 1 << 40})) == 1000

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from e2e.canary.choice import LOCAL_EVERY, PATIENCE, Choice
+from e2e.canary.choice import CROWDS, LOCAL_EVERY, PATIENCE, Choice
 from e2e.canary.lengths import Lengths
 from e2e.canary.memory import AGES, Memory
 from e2e.canary.segments import Segments
@@ -18,12 +18,13 @@ BEGIN = {"command": [], "versions": {}, "machine": {}, "settings": {}, "wall_tim
 
 @pytest.fixture
 def play(tmp_path):
-    """play(names, turns, saw) -> the probes that were chosen; ``saw(probe)``: external tokens that each was served."""
+    """play(names, turns, saw) -> the probes that were chosen; ``saw(probe)``: external tokens that each was served.
+    ``compared``: could that be held against anything?"""
     with closing(Segments(tmp_path, keeps=1 << 22, begin=lambda: BEGIN)) as kept:
 
-        def play(names, turns, saw, *, shared=lambda one, other: True, every_s=10.0):
+        def play(names, turns, saw, *, shared=lambda one, other: True, every_s=10.0, resets=False, compared=True):
             memory, chosen, now = Memory(Units()), [], 1000.0
-            choice = Choice(names, Lengths(256, 1024), memory, shared)
+            choice = Choice(names, Lengths(256, 1024), memory, shared, resets=resets)
             for turn in range(turns):
                 now += every_s
                 probe = choice.next(now)
@@ -32,8 +33,10 @@ def play(tmp_path):
                 memory.took(
                     kept.record(
                         "canary.probe", cell=None, story=probe.story, sites=list(probe.sites), tokens=probe.tokens,
-                        stored=probe.program.texts[0].tokens, verdict="pass" if served is not None else "inconclusive",
-                        reason="none" if served is not None else "no_hit", saw="exact" if served else "nothing",
+                        stored=probe.program.texts[0].tokens,
+                        verdict="pass" if served is not None and compared else "inconclusive",
+                        reason="none" if served is not None else "no_hit",
+                        saw="exact" if served and compared else "nothing",
                         noise=None, served=served, nonce=probe.nonce, salt=probe.salt, told=str(turn), wall_s=now,
                         spent={}, of=probe.of.nonce if probe.of else None,
                         age_s=now - probe.of.stored_s if probe.of else None,
@@ -51,8 +54,10 @@ def test_all_pairs_are_asked_lengths_of_both_kinds(play):
     assert min(pairs.values()) > 10
     assert sum(probe.story == "local" for probe in chosen) == 120 // LOCAL_EVERY
     for pair in pairs:
-        texts = {len(probe.program.texts) for probe in chosen if probe.sites == pair}
+        texts = {len(probe.program.texts) for probe in chosen if probe.sites == pair and probe.story == "cross"}
         assert texts == {1, 2}, "what is stored itself, and what shares with it"
+    crowds = {send.at_once for probe in chosen if probe.story == "crowd" for send in probe.program.sends}
+    assert crowds == {1, *CROWDS}, "alone and some at once"
 
 
 def test_engines_without_a_common_store_are_asked_seldom(play):
@@ -60,6 +65,11 @@ def test_engines_without_a_common_store_are_asked_seldom(play):
     crosses = sum(probe.story == "cross" for probe in chosen)
     assert 2 * PATIENCE <= crosses < 100
     assert sum(probe.story == "local" for probe in chosen) > 150
+
+
+def test_engines_whose_noise_is_not_known_yet_have_a_common_store_all_the_same(play):
+    chosen = play(["a", "b"], 100, lambda probe: 256, compared=False, every_s=0.1)
+    assert sum(probe.story in ("cross", "crowd") for probe in chosen) == 100 - 100 // LOCAL_EVERY
 
 
 def test_engines_of_other_models_are_never_paired(play):
@@ -73,3 +83,12 @@ def test_one_engine_stores_and_is_asked_again_at_all_ages(play):
     assert {probe.of.nonce for probe in later} <= {probe.nonce for probe in chosen if probe.story == "local"}
     assert Counter(probe.of.nonce for probe in later).most_common(1)[0][1] == len(AGES)
     assert all(probe.salt == probe.of.salt for probe in later)
+
+
+def test_a_lone_engine_is_reset_where_that_is_allowed_and_shows_something(play):
+    assert "reset" not in {probe.story for probe in play(["a"], 50, lambda probe: 0)}
+    chosen = Counter(probe.story for probe in play(["a"], 100, lambda probe: 256, resets=True, every_s=0.1))
+    assert chosen == {"reset": 95, "local": 5}
+    refused = Counter(probe.story for probe in play(["a"], 100, lambda probe: None, resets=True, every_s=0.1))
+    assert PATIENCE <= refused["reset"] < 30
+    assert "reset" not in {probe.story for probe in play(["a", "b"], 100, lambda probe: 256, resets=True)}

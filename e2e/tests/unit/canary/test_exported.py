@@ -16,7 +16,7 @@ from e2e.base.errors import SettingsError
 from e2e.canary import stories
 from e2e.canary.budget import Share
 from e2e.canary.exported import STALE_S, Exported, served
-from e2e.canary.memory import AGES, Memory
+from e2e.canary.memory import AGES, PUT_S, Memory
 from e2e.canary.prober import Outcome, fresh
 from e2e.canary.segments import Segments
 from e2e.canary.stories import Units
@@ -38,7 +38,7 @@ def outcome(**more: Said) -> Outcome:
 @pytest.fixture
 def exported():
     targets = [SimpleNamespace(name=name, spent=900, stored=265, share=Share(0.1)) for name in ("a", "b")]
-    exported = Exported(targets)
+    exported = Exported(targets, token_bytes=4096, store=1 << 30)
     exported.settled(fresh("cross", CROSS, 265), outcome(), 256)
     for target in targets:
         exported.paid(target)
@@ -63,6 +63,7 @@ def test_both_formats_are_read_by_their_parsers_and_exemplars_name_the_probe(exp
     assert samples["maru_canary_loads_total", "exact", "b"] == 1
     assert samples["maru_canary_corrupt_total", "b"] == 0, "there before anything happens, or no alert sees it rise"
     assert samples["maru_canary_tokens_total", "a"] == 900, "what was paid is counted once"
+    assert samples["maru_canary_stored_bytes_total", "a"] == 265 * 4096
     assert samples["maru_canary_ttft_seconds_count", "external", "b"] == 1
     assert samples["maru_canary_secrets_total", "cold", "a", "true"] == 1
     exemplars = {
@@ -103,7 +104,7 @@ def test_what_is_covered(exported, tmp_path):
                 kept.record(
                     "canary.probe", cell=None, story=story, sites=sites, tokens=300, stored=257, verdict="pass",
                     reason="none", saw="exact", noise=None, served=256, nonce="n", salt="s", told="1", wall_s=now,
-                    spent={}, age_s=age, of="n" if age else None,
+                    spent={}, age_s=age, of="n" if age else None, put=300,
                 )
             )  # fmt: skip
     targets = [SimpleNamespace(name=name, share=Share(0.1)) for name in ("a", "b")]
@@ -114,5 +115,8 @@ def test_what_is_covered(exported, tmp_path):
         for s in family.samples
         if s.name == "maru_canary_covered"
     }
+    assert exported.registry.get_sample_value("maru_canary_store_share") == 600 * 4096 / (1 << 30)
+    exported.standing(memory, targets, now + PUT_S + 1)
+    assert exported.registry.get_sample_value("maru_canary_store_share") == 0, "an hour later"
     assert seen["b", "external_exact"] == seen["b", f"after_{AGES[1]:.0f}s"] == 1
     assert seen["a", "external"] == seen["b", "local"] == seen["b", f"after_{AGES[2]:.0f}s"] == 0

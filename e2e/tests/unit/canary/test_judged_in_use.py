@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from played import WRONG, Recorded, Said
+from played import RIGHT, WRONG, Recorded, Said
 
 from e2e.base.program import Program
 from e2e.base.verdict import Reason, Verdict
@@ -28,9 +28,9 @@ def test_an_idle_pair_is_compared_bit_for_bit():
     cell, seen = judged(GOOD)
     assert (cell.verdict, cell.oracle.kind) == (Verdict.PASS, "split_matched")
     assert seen.exact
-    assert {name: (s.local, s.external) for name, s in seen.sources.items()} == {
-        "a cold": (0, 0), "a local": (256, 0), "b external": (0, 256),
-    }  # fmt: skip
+    assert [(s.site, s.send, s.local, s.external) for s in seen.sources] == [
+        ("a", "cold", 0, 0), ("a", "local", 256, 0), ("b", "external", 0, 256),
+    ]  # fmt: skip
 
 
 def test_other_bits_are_corrupt():
@@ -78,7 +78,7 @@ def test_what_saw_no_hit_is_inconclusive(external, reason):
     said = {name: Said(cached=None if silent else said.cached, others=9) for name, said in GOOD.items()}
     cell, seen = judged({**(said if silent else GOOD), "external": external}, noise=0.05)
     assert (cell.verdict, cell.reason) == (Verdict.INCONCLUSIVE, reason)
-    assert not seen.sources["b external"].external
+    assert not seen.sources[-1].external
 
 
 def test_an_engine_that_tells_no_cached_tokens_is_believed_by_its_counters_when_idle():
@@ -90,7 +90,7 @@ def test_an_engine_that_tells_no_cached_tokens_is_believed_by_its_counters_when_
     said = {name: Said(cached=None, counters=counted) for name, counted in by_source.items()}
     cell, seen = judged(said)
     assert cell.verdict is Verdict.PASS, cell.findings
-    assert seen.sources["b external"].external == 256
+    assert seen.sources[-1].external == 256
 
 
 def test_engines_that_were_not_seen_to_compute_alike_are_not_compared_bit_for_bit():
@@ -162,3 +162,53 @@ def test_what_the_local_cache_still_had_is_no_look_at_the_store():
     assert not seen.exact, "its KV was computed at another time, beside whomever"
     crowd = {**said, "old": Said(cached=256, others=4)}
     assert judged(crowd, later, noise=0.01)[0].reason is Reason.COUNTERS_MISSING
+
+
+CROWD = stories.crowd("a", "b", TOKENS, UNITS, 3)
+AT_ONCE = {"cold": Said(), "at_once": Said(cached=256, shift=0.01)}
+
+
+class TestCrowd:
+    """Several texts that are loaded at once: coarse, each against its own."""
+
+    def test_it_is_coarse_even_where_nobody_is_beside_it(self):
+        cell, seen = judged(AT_ONCE, CROWD, noise=0.05)
+        assert (cell.verdict, cell.oracle.kind) == (Verdict.PASS, "coarse")
+        assert not seen.exact
+        assert [s.external for s in seen.sources if s.send == "at_once"] == [256] * 3
+
+    def test_without_known_noise_nothing_is_green(self):
+        assert judged(AT_ONCE, CROWD)[0].reason is Reason.NO_EXACT_REFERENCE
+
+    @pytest.mark.parametrize("wrong", range(3))
+    def test_one_wrong_answer_is_enough(self, wrong):
+        answers = tuple(Said(WRONG if number == wrong else RIGHT, cached=256) for number in range(3))
+        cell, _ = judged({**AT_ONCE, "at_once": answers}, CROWD, noise=0.05)
+        assert cell.reason is Reason.BEYOND_NOISE
+
+    def test_one_that_was_served_nothing_shows(self):
+        answers = (Said(cached=256), Said(cached=0), Said(cached=256))
+        _, seen = judged({**AT_ONCE, "at_once": answers}, CROWD, noise=0.05)
+        assert min(s.external for s in seen.sources if s.send == "at_once") == 0
+
+
+class TestReset:
+    """One engine loads what it stored, once its own cache is empty."""
+
+    RESET = stories.reset("a", TOKENS, UNITS)
+
+    def judged(self, ok):
+        recorded = Recorded()
+        recorded.cell("p", self.RESET, GOOD)
+        place = {"engine": "in-use.a", "cell": "p", "arm": "external"}
+        if ok is not None:
+            recorded.add("reset.local", **place, ok=ok, tries=1)
+        return judge_cell(recorded.events, "p")
+
+    def test_it_is_compared_bit_for_bit(self):
+        cell = self.judged(True)
+        assert (cell.verdict, cell.oracle.kind) == (Verdict.PASS, "split_matched")
+
+    @pytest.mark.parametrize("ok", [False, None])
+    def test_a_refused_one_shows_nothing(self, ok):
+        assert self.judged(ok).reason is Reason.RESET_REFUSED

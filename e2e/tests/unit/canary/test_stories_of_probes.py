@@ -7,6 +7,7 @@ import pytest
 from e2e.base.program import Cold, Text
 from e2e.canary import stories
 from e2e.canary.lengths import Lengths, unit
+from e2e.canary.memory import AGES
 from e2e.canary.stories import Units
 
 UNITS = [Units(16, 256), Units(16, 16), Units(128, 256, 2048), Units(16, 48)]
@@ -45,6 +46,7 @@ def test_they_are_told_apart_by_salt_and_none_resets_or_overwrites():
     units = Units()
     programs = [
         stories.cross("a", "b", 700, units), stories.later("a", 700, units), stories.local("a", 700, units),
+        stories.crowd("a", "b", 700, units, 3),
         stories.anew(("a", "b"), stories.texts_of(700, units), units), stories.anew(("a",), (Text(700),), units),
     ]  # fmt: skip
     for program in programs:
@@ -61,3 +63,27 @@ def test_a_unit_is_learnt_from_what_was_served():
     assert unit([512, 768, 1280], 64) == 256
     assert unit([512, 512, 768], 64) == 64, "too little to tell"
     assert unit([0, 512, 768, 1280], 64) == 64
+
+
+def test_what_is_computed_beside_an_old_object_is_in_no_store_yet():
+    programs = [stories.later("a", 700, Units(), asked) for asked in range(len(AGES))]
+    fresh = {program.send(("a", "cold")).salt for program in programs}
+    assert len(fresh) == len(AGES), "as often as it is asked for"
+    assert {program.send(("a", "old")).salt for program in programs} == {""}
+
+
+def test_what_was_allowed_does_no_more_than_that():
+    units = Units()
+    steps = [type(step).__name__ for step in stories.reset("a", 700, units).steps]
+    assert steps == ["Send", "Send", "Forget", "Send"]
+    texts = stories.texts_of(700, units)
+    for home, away in (("a", "b"), ("a", "a")):
+        looked = stories.located(home, away, texts, units)
+        assert {type(step).__name__ for step in looked.steps} == {"Send"}
+        assert looked.send((away, "still")).salt == stories.cross("a", "b", 700, units).send(("b", "external")).salt
+
+
+def test_several_at_once_cost_as_many():
+    crowd = stories.crowd("a", "b", 300, Units(), 4)
+    assert stories.cost(crowd, 12) == {"a": 4 * 312, "b": 4 * 312}
+    assert stories.stored(crowd) == {"a": 1200}
