@@ -44,7 +44,7 @@ HITS = ("local_hits", "external_hits")
 #: From a counter to a webhook: a scrape, a look at the rules, and as long again for a loaded machine. Seconds.
 ALERTING_S = 4 * PULSE_S
 #: How often the stated time the alert is waited for; and how much longer than asked for the clean part may take.
-PATIENCE, LONGER = 3, 0.25
+PATIENCE, LONGER = 3, 0.1
 
 
 def hits(*clients: EngineClient) -> dict[str, float]:
@@ -163,6 +163,7 @@ def beside(folder: Path, asked: Sequence[Request], probes: int) -> dict[str, obj
                 at_work = Users((one, other), paced=True)
                 quiet = clean(canary, at_work, asked, probes)
             said, came = canary.said, alerts(arrived)
+            say(f"quiet: {json.dumps(quiet)}; alerts: {came}")
             stated_s = needed(1 / ONE_IN) * quiet["seconds"] / max(quiet["loads"], 1) + ALERTING_S
             say(f"{needed(1 / ONE_IN)} loads see one fault in {ONE_IN} with 95 %: {a_time(stated_s)} to the alert")
             with users(one, other, seed=SEED + 2), ending(Canary(one.url, other.url, **about)) as canary:
