@@ -28,8 +28,9 @@ from e2e.stack.attach import Attached, look
 from e2e.stack.class_check import check_class
 
 
-def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
-    """What engines are made of, the connector, and the cells; an engine of somebody else is asked first."""
+def chosen(settings: Settings, share: tuple[int, int] | None = None) -> tuple[Material, Adapter, Grid]:
+    """What engines are made of, the connector, and the cells; an engine of somebody else is asked first. ``share``: of
+    an executor, of what --shard leaves."""
     starts = settings.launcher == "process" and not settings.attach
     python = engine_python(settings.engine_python) if starts else sys.executable
     adapter = usable(settings.connector, settings, python=python)
@@ -49,8 +50,8 @@ def chosen(settings: Settings) -> tuple[Material, Adapter, Grid]:
         first = {cell.get("scenario", RERUN): cell for cell in reversed(grid.cells)}
         parts = [part_of("", [cell], settings, adapter, made_of) for cell in reversed(first.values())]
         grid = with_faults(grid, parts, packed=packed)
-    if settings.shard:
-        grid = shard(grid, *settings.shard)
+    for each in filter(None, (settings.shard, share)):
+        grid = shard(grid, adapter, *each)
     return made_of, adapter, grid
 
 
@@ -109,9 +110,11 @@ def part_of(
 
 
 def parts_of(
-    todo: Mapping[str, Sequence[Cell]], grid: Grid, settings: Settings, adapter: Adapter, made_of: Material
+    todo: Mapping[str, Sequence[Cell]], grid: Grid, settings: Settings, adapter: Adapter, made_of: Material,
+    *, whole: bool = True,
 ) -> tuple[list[KeyPart], Grid]:  # fmt: skip
-    """By engine key. Of a story that only a pack names, what can't be had is left out of the grid, with the reason."""
+    """By engine key. Of a story that only a pack names, what can't be had is left out of the grid, with the reason.
+    SettingsError where nothing is left of the ``whole``; a share may have nothing but that to tell."""
     parts, refused = [], {}
     for key, cells in todo.items():
         try:
@@ -121,7 +124,7 @@ def parts_of(
             if story in (RERUN, *settings.scenarios):
                 raise
             refused |= dict.fromkeys(cells, str(error))
-    if refused and not parts:
+    if refused and not parts and whole:
         raise SettingsError(next(iter(refused.values())))
     left = tuple(cell for cell in grid.cells if cell not in refused)
     invalid = tuple(Invalid(cell, why) for cell, why in refused.items())

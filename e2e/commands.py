@@ -7,6 +7,9 @@ nowhere else. A command is a function here that takes its class as ``flags``.
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -37,7 +40,7 @@ from e2e.settings.commands import (
 )
 from e2e.settings.flags import FLAT
 from e2e.settings.resolve import new_folder, resolve, resolve_selection
-from e2e.settings.settings import RECORDING
+from e2e.settings.settings import RECORDING, Settings
 
 PROGRAM = "maru-e2e"
 app = App(
@@ -69,11 +72,7 @@ def run(*, flags: Annotated[RunFlags | None, FLAT] = None, call: Ours) -> int:
 
     Exit codes: 0 all pass, 1 corrupt, 2 usage, 3 inconclusive, 4 engine error, 70 the rig's own error.
     """
-    settings = resolve(flags or RunFlags(), argv=call.argv)
-    call.folder = settings.out
-    from e2e.run import run as run_all
-
-    return run_all(settings)
+    return _played(resolve(flags or RunFlags(), argv=call.argv), call)
 
 
 @app.command
@@ -82,11 +81,28 @@ def faults(*, flags: Annotated[FaultFlags | None, FLAT] = None, call: Ours) -> i
 
     Exit codes: 0 every fault caught and no false alarm, 1 a fault missed or a false alarm, else as in run.
     """
-    settings = resolve(flags or FaultFlags(), argv=call.argv, self_test=True)
-    call.folder = settings.out
-    from e2e.run import run as run_all
+    return _played(resolve(flags or FaultFlags(), argv=call.argv, self_test=True), call)
 
-    return run_all(settings)
+
+def _played(settings: Settings, call: Call) -> int:
+    call.folder = settings.out
+    if settings.executor == "ray":
+        from e2e.fleet.command import run as run_on_cluster
+
+        return run_on_cluster(settings)
+    from e2e.run import run as run_here
+
+    return run_here(settings)
+
+
+@app.command(show=False)
+def share(folder: Path, number: int, of: int, /) -> int:
+    """What ``--executor ray`` starts on a node: a share of the run whose settings lie beside its folder."""
+    settings = Settings.recorded(json.loads(folder.with_name("settings.json").read_text()))
+    from e2e.run import run as run_here
+
+    with contextlib.redirect_stdout(io.StringIO()):  # the driver prints the table of the whole
+        return run_here(settings, (number, of))
 
 
 @app.command
@@ -221,7 +237,7 @@ def cells(*, flags: Annotated[RunFlags | None, FLAT] = None, call: Ours) -> int:
         raise SettingsError(
             f"no cell is left to run; {'; '.join(invalid_text(found.invalid))}; widen --cell or --grid."
         )
-    print(cells_text(shard(found, *settings.shard) if settings.shard else found, adapter))
+    print(cells_text(shard(found, adapter, *settings.shard) if settings.shard else found, adapter))
     return EXIT_PASS
 
 

@@ -164,6 +164,12 @@ class KeyPart:
         return tuple(replace(spec, engine_key="") for spec in named)
 
     @property
+    def ranks(self) -> int:
+        """Of the widest of its engines."""
+        cells = [self.cells[0].at(site.settings) for site in self.program.sites]
+        return max(int(cell.get("tensor_parallel", 1)) for cell in cells)
+
+    @property
     def starts(self) -> int:
         """Of engines for it alone: those that it is lent, and those that its cells start."""
         lent = sum(site.connector and self.program.lent(site) for site in self.program.sites)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from e2e.attempt import Name, begin, clean_up, under_way
 from e2e.base.cell import Cell
+from e2e.base.connector import Adapter
 from e2e.base.errors import SettingsError, UsageError
 from e2e.base.event import Event
 from e2e.base.exhibit import Exhibit
@@ -30,18 +31,16 @@ from e2e.report.files import judged, write_reports
 from e2e.settings.settings import FREE_OF_SHARDS, RECORDING, Settings
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, share: tuple[int, int] | None = None) -> int:
     """Runs the grid, judges it, writes the reports, prints the verdict; returns the exit code of the contract. What can
-    be refused is refused before anything is written."""
+    be refused is refused before anything is written. ``share``: of an executor, number and of how many."""
     clean_up()
     before = read(settings.recording) if settings.resume else []
-    made_of, adapter, grid = chosen(settings)
+    made_of, adapter, grid = chosen(settings, share)
     done = finished(before)
     todo = left(by_engine(grid.cells, adapter), done)
-    parts, grid = parts_of(todo, grid, settings, adapter, made_of)
-    starts = sum(part.starts for part in parts)
-    if why := None if settings.attach else adapter.crowded(starts=starts):
-        raise SettingsError(f"connector {adapter.name}: {why}")
+    parts, grid = parts_of(todo, grid, settings, adapter, made_of, whole=not (share or settings.shard))
+    refuse_crowded(settings, adapter, parts)
     groups = by_baseline(parts)
     with under_way(
         settings, made_of, Name.new(next_attempt(before)), parts, before=before, steps=steps_of(groups),
@@ -60,6 +59,12 @@ def play(player: Player[KeyPart], groups: list[list[KeyPart]]) -> None:
     while groups:
         player.progress.todo(steps_of(groups))
         player.play(groups.pop(0))
+
+
+def refuse_crowded(settings: Settings, adapter: Adapter, parts: Sequence[KeyPart]) -> None:
+    """SettingsError where a store that somebody else runs has no room for so many engine starts."""
+    if why := None if settings.attach else adapter.crowded(starts=sum(part.starts for part in parts)):
+        raise SettingsError(f"connector {adapter.name}: {why}")
 
 
 def left(groups: Mapping[str, Sequence[Cell]], done: Container[str]) -> dict[str, list[Cell]]:

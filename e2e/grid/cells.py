@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from types import MappingProxyType
 
 from e2e.base.cell import AXES as ORDER
@@ -118,14 +119,20 @@ def in_scenarios(grid: Grid, scenarios: Iterable[str], most: Mapping[str, int | 
     return replace(grid, cells=tuple(cell for name in dict.fromkeys(scenarios) for cell in of(name)))
 
 
-def shard(grid: Grid, number: int, of: int) -> Grid:
-    """The ``number``-th of ``of`` shares, as even as can be, in the order of the whole, so that cells of one engine key
-    stay together where they can. SettingsError where it holds none."""
-    bounds = [len(grid.cells) * share // of for share in (number - 1, number)]
-    cells = grid.cells[slice(*bounds)]
-    if not cells:
-        raise SettingsError(f"--shard {number}/{of} holds none of {len(grid.cells)} cells; make fewer shares.")
-    return replace(grid, cells=cells)
+def shard(grid: Grid, adapter: Adapter, number: int, of: int) -> Grid:
+    """The ``number``-th of ``of`` shares, in the order of the whole and as even as can be: of whole engine keys where
+    there are so many of them, so that no engine is started twice. SettingsError where it holds none."""
+    keys = [*by_engine(grid.cells, adapter).values()]
+    units = keys if len(keys) >= of else [(cell,) for cells in keys for cell in cells]
+    if len(units) < of:
+        raise SettingsError(
+            f"--shard {number}/{of}: there are {len(grid.cells)} cells; make no more shares than cells."
+        )
+    ends, cuts = [0, *accumulate(map(len, units))], [0]
+    for share in range(1, of + 1):
+        aim = ends[-1] * share // of
+        cuts.append(min(range(cuts[-1] + 1, len(units) - of + share + 1), key=lambda cut: abs(ends[cut] - aim)))
+    return replace(grid, cells=tuple(cell for unit in units[cuts[number - 1] : cuts[number]] for cell in unit))
 
 
 def spread(cells: Sequence[Cell], most: int | None) -> Sequence[Cell]:

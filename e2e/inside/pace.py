@@ -36,12 +36,20 @@ class Paced:
         return self._memory.right(buffers, checksums)
 
     def write(self, start: int, buffer: Any) -> None:
-        with self._links["write"].transfer(self.size(buffer)):
+        with self._transfer("write", buffer):
             self._memory.write(start, buffer)
 
     def read(self, start: int, buffer: Any) -> None:
-        with self._links["read"].transfer(self.size(buffer)):
+        with self._transfer("read", buffer):
             self._memory.read(start, buffer)
+
+    @contextmanager
+    def _transfer(self, direction: str, buffer: Any) -> Iterator[None]:
+        """A GPU copies beside us: what it did before is no part of this transfer, and what it does for it is."""
+        self.mark()()
+        with self._links[direction].transfer(self.size(buffer)):
+            yield
+            self.mark()()
 
     def mark(self) -> Callable[[], object]:
         return self._memory.mark()

@@ -38,7 +38,8 @@ def gathered(shares: Sequence[Share], *, free: Iterable[str] = ()) -> list[Event
     events: list[Event] = []
     before = 0
     for number, share in enumerate(shares, start=1):
-        events += [_moved(event, before, number) for event in share.events]
+        lay = _lay(share.events)
+        events += [_moved(_found(event, lay, share.folder), before, number) for event in share.events]
         before += sum(event.kind == "run.begin" for event in share.events)
     return events
 
@@ -79,6 +80,21 @@ def _check(shares: Sequence[Share], free: Iterable[str]) -> None:
                 f"{first.folder} and {share.folder} differ in {', '.join(names)} ({name}: {one.get(name)!r} and "
                 f"{other.get(name)!r}); merge shards of one grid."
             )
+
+
+def _lay(events: Sequence[Event]) -> Path | None:
+    """Where the run's folder was, while it ran."""
+    begun = next((event for event in events if event.kind == "run.begin"), None)
+    out, folder = (begun["settings"].get("out"), begun.data.get("folder")) if begun else (None, None)
+    return Path(str(folder or "/"), str(out)) if out else None
+
+
+def _found(event: Event, lay: Path | None, folder: Path) -> Event:
+    """With its log where that lies now: with the recording, from wherever that was brought."""
+    log = event.data.get("log")
+    if lay is None or not isinstance(log, str) or not Path(log).is_relative_to(lay):
+        return event
+    return Event(event.kind, {**event.data, "log": str(folder.absolute() / Path(log).relative_to(lay))}, event.t_ns)
 
 
 def _moved(event: Event, attempts: int, number: int) -> Event:

@@ -20,6 +20,7 @@ from e2e.settings.settings import (
     Digested,
     EnginePython,
     Engines,
+    Executed,
     Grids,
     Judged,
     Kept,
@@ -48,15 +49,15 @@ class Configured(Flags):
 
 
 class RunFlags(
-    Configured, Kept, Sharded, Judged, Digested, Prompted, Timed, Beside, Launched, Attached, Engines, Served,
+    Configured, Kept, Sharded, Executed, Judged, Digested, Prompted, Timed, Beside, Launched, Attached, Engines, Served,
     Connected, Scenarios, Cells, Grids,
 ):  # fmt: skip
     pass
 
 
 class FaultFlags(
-    Configured, Kept, Sharded, Digested, Prompted, Beside, Launched, Engines, Served, Connected, Scenarios, Cells,
-    Grids, Planted,
+    Configured, Kept, Sharded, Executed, Digested, Prompted, Beside, Launched, Engines, Served, Connected, Scenarios,
+    Cells, Grids, Planted,
 ):  # fmt: skip
     prompts: Prompts = 2
     max_tokens: MaxTokens = 4

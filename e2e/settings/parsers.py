@@ -3,6 +3,7 @@ cause and the cure; who called says where the word came from."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -77,6 +78,20 @@ def toml(path: Path) -> dict[str, object]:
         raise ValueError(f"{str(path)!r} can't be read ({error.strerror}).") from error
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is no TOML ({error}).") from error
+
+
+def json_object(given: str) -> Path:
+    """The absolute path of a file that holds one."""
+    where = Path(given).absolute()
+    try:
+        content = json.loads(read_text(where))
+    except OSError as error:
+        raise ValueError(f"{given!r} can't be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise ValueError(f"{given!r} is no JSON ({error}).") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{given!r} holds no JSON object; write one, such as {{}}.")
+    return where
 
 
 def grid(given: str) -> tuple[Product, ...]:

@@ -61,6 +61,10 @@ def _settings(values: Mapping[str, object], *, out: Path, argv: Sequence[str], r
         chosen["attention"] = chosen.get("attention") or "strided"
     if chosen.get("launcher") == "docker" and chosen.get("attach"):
         raise SettingsError("--attach takes a running engine, so --launcher docker has nothing to start; drop one.")
+    if chosen.get("executor") == "ray" and chosen.get("attach"):
+        raise SettingsError("--attach takes a running engine, so --executor ray has nothing to start; drop one.")
+    if chosen.get("runtime_env") and chosen.get("executor") != "ray":
+        raise SettingsError("--runtime-env is for --executor ray; give both, or drop it.")
     if chosen.get("program") and tuple(chosen.get("scenarios", (RERUN,))) != (RERUN,):
         raise SettingsError("--program is the story of each cell, and --scenario names another; drop one.")
     if chosen["device"] == "cuda" and chosen.get("attention") == "strided":

@@ -29,9 +29,10 @@ ENGINE_IMAGE = "maru-e2e-engine:0.1.0"
 #: A resumed run may change these: they don't change what is measured.
 FREE_ON_RESUME = (
     "out", "resume", "argv", "strict", "start_limit_s", "request_limit_s", "engine_python", "start", "side_by_side",
+    "runtime_env",
 )  # fmt: skip
 #: Shards of one grid may differ in these.
-FREE_OF_SHARDS = ("shard", *FREE_ON_RESUME)
+FREE_OF_SHARDS = ("shard", "executor", "runtime_env", *FREE_ON_RESUME)
 
 Device = Annotated[
     Literal["cpu", "cuda"], word(devices.choose), flag("device", "auto, cpu or cuda.", metavar="DEVICE", default="auto")
@@ -276,6 +277,22 @@ class Sharded(Flags):
     ] = None
 
 
+class Executed(Flags):
+    """``executor``: who plays engine keys: this process, one after the other, or a Ray cluster as tasks.
+    ``runtime_env``: file of the surroundings that Ray is to make for them."""
+
+    executor: Annotated[
+        Literal["local", "ray"],
+        one_of("local", "ray"),
+        flag("executor", "local, or ray: engine keys are tasks of a Ray cluster.", metavar="EXECUTOR"),
+    ] = "local"
+    runtime_env: Annotated[
+        Path | None,
+        word(parsers.json_object),
+        flag("runtime-env", "Runtime environment of --executor ray.", metavar="FILE.json"),
+    ] = None
+
+
 class Kept(Flags):
     out: Out = Path("results")
     resume: Annotated[
@@ -286,8 +303,8 @@ class Kept(Flags):
 
 
 class Settings(
-    Kept, Sharded, Planted, Judged, Digested, Prompted, Timed, Beside, Launched, Attached, Engines, Served, Connected,
-    Scenarios, Cells, Grids,
+    Kept, Sharded, Executed, Planted, Judged, Digested, Prompted, Timed, Beside, Launched, Attached, Engines, Served,
+    Connected, Scenarios, Cells, Grids,
 ):  # fmt: skip
     """``argv``: the command line, for the report. ``self_test``: every cell once more with each planted fault, or with
     those of ``faults``, and clean cells ``rounds`` times."""

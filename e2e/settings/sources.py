@@ -117,7 +117,7 @@ def refusal(error: cyclopts.CycloptsError) -> str:
         close = meant(word.lstrip("-"), flags)
         return f"{word} is unknown; {f'did you mean --{close}?' if close else SEE_HELP}"
     if isinstance(error, cyclopts.UnknownCommandError) and error.unused_tokens and error.app:
-        commands = [name for name in error.app if not name.startswith("-")]
+        commands = [name for name in error.app if not name.startswith("-") and error.app[name].show]
         return f"{error.unused_tokens[0]!r} is no command; {hint(error.unused_tokens[0], commands)}"
     if isinstance(error, cyclopts.MissingArgumentError) and error.argument:
         return f"{error.keyword or error.argument.name} is missing a value; {SEE_HELP}"

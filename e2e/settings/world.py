@@ -6,19 +6,51 @@ import ctypes
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.base import redact
+from e2e.settings.flags import PREFIX
 from e2e.settings.settings import Settings
 from e2e.stack import interpreter
 from e2e.stack.owned import default_data_dir, default_state_dir
 
+#: How variables of engines begin, of the hub, and of connectors.
+OF_ENGINES = ("HF_", "LMCACHE_", "MARU_", "VLLM_")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment() -> dict[str, str]:
     """What services beside engines inherit: all but the key of somebody's engine."""
     return {name: value for name, value in os.environ.items() if name != "MARU_E2E_API_KEY"}
+
+
+def environment_for_nodes() -> dict[str, str]:
+    """What engines on other machines are to see of it: variables of theirs, none of this machine's."""
+    return {
+        name: value
+        for name, value in environment().items()
+        if name.startswith(OF_ENGINES) and not name.startswith(PREFIX)
+    }
+
+
+def ray_address() -> str | None:
+    """Of a Ray cluster, by Ray's own variable."""
+    return os.environ.get("RAY_ADDRESS") or None
+
+
+@contextmanager
+def inherited(values: Mapping[str, str]) -> Iterator[None]:
+    """What is started within has these variables, too."""
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name in values:
+            os.environ.pop(name)
+        os.environ.update({name: before[name] for name in values if name in before})
 
 
 def engine_python(given: Path | None) -> str:

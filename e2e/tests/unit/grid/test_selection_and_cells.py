@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
@@ -98,14 +98,37 @@ def test_full_grid_narrowed_to_overlap_on_keeps_only_that_half():
     assert grid.invalid == ()
 
 
+def shares_of(grid, of: int):
+    return [shard(grid, FULL, number, of).cells for number in range(1, of + 1)]
+
+
 def test_shares_of_a_grid_are_its_cells_each_once_and_in_its_order():
     grid = expand(Selection(GRIDS["full"]), FULL)
-    for of in (1, 2, 3, 7, len(grid.cells)):
-        shares = [shard(grid, number, of).cells for number in range(1, of + 1)]
+    keys = by_engine(grid.cells, FULL)
+    for of in (1, 2, 3, len(keys), len(keys) + 1, 7, len(grid.cells)):
+        shares = shares_of(grid, of)
         assert [cell for share in shares for cell in share] == list(grid.cells)
-        assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    with pytest.raises(SettingsError, match="holds none of 16 cells; make fewer shares"):
-        shard(expand(Selection(), FULL), 1, 17)
+        assert all(shares)
+    assert max(map(len, shares_of(grid, 7))) - min(map(len, shares_of(grid, 7))) <= 1, "fewer engine keys than shares"
+    with pytest.raises(SettingsError, match="there are 16 cells; make no more shares than cells"):
+        shard(expand(Selection(), FULL), FULL, 1, 17)
+
+
+def test_shares_are_of_whole_engine_keys_where_there_are_enough():
+    grid = expand(Selection(GRIDS["full"]), FULL)
+    keys = by_engine(grid.cells, FULL)
+    assert shares_of(grid, len(keys)) == list(keys.values()), "one each"
+    for of in range(2, len(keys)):
+        held = [{engine_key(cell, FULL) for cell in share} for share in shares_of(grid, of)]
+        assert sum(map(len, held)) == len(keys)
+
+
+def test_a_planted_fault_goes_with_its_engine_key():
+    grid = expand(Selection(GRIDS["full"]), FULL)
+    planted = tuple(replace(cell, settings={**cell.settings, "fault": "bit_flip"}) for cell in grid.cells)
+    keys = by_engine(grid.cells, FULL)
+    shares = shares_of(replace(grid, cells=(*grid.cells, *planted)), len(keys))
+    assert [len(share) for share in shares] == [2 * len(cells) for cells in keys.values()]
 
 
 def test_impossible_combinations_are_listed_with_their_reason():

@@ -19,6 +19,7 @@ from e2e.settings.settings import FREE_OF_SHARDS, RECORDING
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "golden"))
 import golden
+from shards import parted
 
 
 @pytest.fixture(scope="module")
@@ -29,29 +30,12 @@ def whole() -> list[Event]:
 @pytest.fixture(scope="module")
 def shards(whole, tmp_path_factory) -> list[Share]:
     """By engine key, each in a folder of its own."""
-    key_of = {e["engine"]: e["engine_key"] for e in whole if e.kind == "engine.start"}
-    cell_of = {e["cell"]: e["engine_key"] for e in whole if e.kind == "plan.cell"}
-    sent_by = {e["request"]: key_of[e["engine"]] for e in whole if e.kind == "request.sent"}
-
-    def key(event: Event) -> object:
-        data = event.data
-        named = key_of.get(data.get("engine")) or cell_of.get(data.get("cell"))
-        return data.get("engine_key") or named or sent_by.get(data.get("request"))
-
     found = []
-    for number, own in enumerate(dict.fromkeys(cell_of.values()), start=1):
-        events = [_begun(event, number) for event in whole if key(event) in (own, None)]
+    for number, events in enumerate(parted(whole).values(), start=1):
         folder = tmp_path_factory.mktemp(f"shard{number}")
         write(folder / RECORDING, events)
         found.append(Share(folder, read(folder / RECORDING)))
     return found
-
-
-def _begun(event: Event, number: int) -> Event:
-    if event.kind != "run.begin":
-        return event
-    settings = {**event["settings"], "shard": [number, 2], "out": f"results/{number}"}
-    return Event(event.kind, {**event.data, "run_id": f"shard-{number}", "settings": settings}, event.t_ns)
 
 
 def test_the_whole_is_judged_as_it_was(whole, shards, tmp_path):
@@ -83,7 +67,7 @@ def test_what_would_count_twice_or_differs_is_refused(shards, tmp_path):
     one, other = shards
     with pytest.raises(UsageError, match="the same run; give each once"):
         gathered([one, Share(tmp_path, one.events)])
-    again = [_begun(event, 3) for event in one.events]
+    again = [Event(e.kind, {**e.data, "run_id": "again"}, e.t_ns) if e.kind == "run.begin" else e for e in one.events]
     with pytest.raises(UsageError, match=r"the cell .* stands in .* merge shards of one grid"):
         gathered([one, Share(tmp_path, again)])
     with pytest.raises(UsageError, match=r"differ in out, shard \(out: 'results/1' and 'results/2'\)"):
@@ -91,3 +75,17 @@ def test_what_would_count_twice_or_differs_is_refused(shards, tmp_path):
     write(tmp_path / RECORDING, one.events)
     with pytest.raises(UsageError, match="is there already"):
         write(tmp_path / RECORDING, one.events)
+
+
+def test_a_log_is_looked_for_where_its_recording_lies_now(shards):
+    one, other = shards
+    lay = Path(one.events[0]["folder"], one.events[0]["settings"]["out"]).absolute()
+
+    def logged(share: Share, log: str) -> Share:
+        starts = ("engine.start", "engine.failed")
+        events = [Event(e.kind, {**e.data, "log": log}, e.t_ns) if e.kind in starts else e for e in share.events]
+        return Share(share.folder, events)
+
+    both = [logged(one, f"{lay}/logs/a.log"), logged(other, "/var/log/b.log")]
+    logs = {event["log"] for event in gathered(both, free=FREE_OF_SHARDS) if event.kind == "engine.start"}
+    assert logs == {f"{one.folder}/logs/a.log", "/var/log/b.log"}

@@ -201,10 +201,31 @@ SHARDS = (
     row("a share that is none", "run --shard two", "--shard: 'two' is no share; write 2/4"),
     row("a share beyond the last", "run --shard 5/4", "--shard: '5/4' is no share of 4; give 1/4 to 4/4"),
     row("the share before the first", "run --shard 0/4", "--shard: 0 is too small"),
-    row("more shares than cells", "cells --shard 1/17", "--shard 1/17 holds none of 16 cells; make fewer shares"),
+    row("more shares than cells", "cells --shard 1/17", "--shard 1/17: there are 16 cells", "no more shares than"),
     row("merge: no run", "merge nowhere", "nowhere holds no recording.jsonl; give the folder of a run"),
     row("merge: one run twice", "merge ran ran", "the same run; give each once", given=begun()),
     row("merge: where a run is", "merge ran --out ran", "ran holds a run already", given=begun()),
+)  # fmt: skip
+
+EXECUTORS = (
+    row("unknown executor", "run --executor slurm", "--executor: 'slurm' is unknown; use local or ray"),
+    row("unknown executor by variable", "faults", "MARU_E2E_EXECUTOR: 'rya'", "use local or ray",
+        MARU_E2E_EXECUTOR="rya"),
+    row("nothing for a cluster to start", "run --executor ray --attach http://h:1", "--attach", "drop one"),
+    row("an executor for a comparison", "gain --executor ray", "--executor is unknown"),
+    row("surroundings for nobody", "run --runtime-env e.json", "--runtime-env is for --executor ray", "or drop it",
+        given=file("e.json", "{}")),
+    row("surroundings that are not there", "run --executor ray --runtime-env e.json", "'e.json' can't be read"),
+    row("surroundings that are no JSON", "run --executor ray --runtime-env e.json", "'e.json' is no JSON",
+        given=file("e.json", "pip: vllm")),
+    row("surroundings that are a list", "run --executor ray --runtime-env e.json", "holds no JSON object",
+        given=file("e.json", '["vllm"]')),
+    row("a run here, continued on a cluster", "run --resume --out ran --executor ray", "can't change executor",
+        given=begun()),
+    row("a run on a cluster, continued here", "run --resume --out ran --executor local", "can't change executor",
+        given=begun(executor="ray")),
+    row("a run on a cluster, and no Ray there", "run --resume --out ran --attach http://h:1", "--executor ray", "drop",
+        given=begun(executor="ray")),
 )  # fmt: skip
 
 RESUMED = (
@@ -224,4 +245,4 @@ RESUMED = (
     row("a place that has a run", "run --out ran", "ran holds a run already", "--resume", given=begun()),
 )  # fmt: skip
 
-ROWS = (*WORDS, *VALUES, *CONTRADICTIONS, *VARIABLES, *FILES, *SHARDS, *RESUMED)
+ROWS = (*WORDS, *VALUES, *CONTRADICTIONS, *VARIABLES, *FILES, *SHARDS, *EXECUTORS, *RESUMED)
