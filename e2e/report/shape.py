@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -131,12 +132,19 @@ class Report(Closed):
 
 def schema() -> dict[str, object]:
     """JSON schema of report.json."""
-    made = msgspec.json.schema(Report, schema_hook=lambda _: {"description": "any value"})
-    for name, shape in made["$defs"].items():
-        for field, words in WORDS.get(name, {}).items():
-            shape["properties"][field]["description"] = words
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID}
-    return head | {"title": "Report of one run of maru-e2e"} | made
+    return schema_of(Report, WORDS, SCHEMA_ID, "Report of one run of maru-e2e")
+
+
+def schema_of(
+    shape: type, words: Mapping[str, Mapping[str, str]], schema_id: str, title: str
+) -> dict[str, object]:  # fmt: skip
+    """``words``: type -> field -> what it is."""
+    made = msgspec.json.schema(shape, schema_hook=lambda _: {"description": "any value"})
+    for name, of in made["$defs"].items():
+        for field, said in words.get(name, {}).items():
+            of["properties"][field]["description"] = said
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": schema_id}
+    return head | {"title": title} | made
 
 
 if __name__ == "__main__":
