@@ -56,7 +56,7 @@ def pictures(found: Sequence[Timeline], names: Mapping[str, str]) -> Iterator[Pa
             (f"{names[each.side]}: {says}", tuple(ROWS).index(row), each.rows[row])
             for each in longest for row, says in ROWS.items() if each.rows[row]
         ]  # fmt: skip
-        if svg := plots.timeline(rows, rows=len(rows)):
+        if rows and (svg := plots.timeline(rows, rows=len(rows))):
             told = "; ".join(f"{names[each.side]}: {_told(each)}" for each in longest)
             yield Plot(svg, f"{name}, one request of {longest[0].length} tokens: {told}.")
         if layers := [each for each in longest if each.layers]:

@@ -55,6 +55,8 @@ def test_of_a_connector_that_tells_no_placement_all_copies_are_the_load():
 def test_nothing_copied_has_no_share():
     (found,) = timelines(recorded({row: [] for row in ROWS}))
     assert (found.load_us, found.share) == (0, None)
+    assert "| HND | index | 4105 | 0.00 | - |" in markdown.render([*timeline.table([found], NAMES)])
+    assert len([*timeline.pictures([found], NAMES)]) == 1
 
 
 def test_a_load_in_the_models_own_stream_hides_nothing():
