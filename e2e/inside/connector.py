@@ -25,6 +25,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from e2e.inside import keys, runtime
 from e2e.inside.config import EmbeddedConfig, parse
 from e2e.inside.evidence import OF_ALL, Evidence
+from e2e.inside.gpu_memory import OnGpu
 from e2e.inside.index.client import Client, IndexGone, own_index
 from e2e.inside.memory import Flushed, Mapped
 from e2e.inside.pace import Paced
@@ -43,6 +44,7 @@ class StepWork(KVConnectorMetadata):
     preempted: set[str] = field(default_factory=set)
     answering: list[Answering] = field(default_factory=list)
     freed: set[str] = field(default_factory=set)
+    overlapped: set[str] = field(default_factory=set)
 
 
 class EmbeddedConnector(KVConnectorBase_V1):
@@ -51,7 +53,9 @@ class EmbeddedConnector(KVConnectorBase_V1):
         self._block_size = vllm_config.cache_config.block_size
         self._config = parse(vllm_config.kv_transfer_config.kv_connector_extra_config, block_size=self._block_size)
         rank = vllm_config.parallel_config.rank if role == KVConnectorRole.WORKER else OF_ALL
-        self._pool = _pool(self._config, engine=vllm_config.kv_transfer_config.engine_id or "engine", rank=rank)
+        on_gpu = role == KVConnectorRole.WORKER and vllm_config.device_config.device_type == "cuda"
+        engine = vllm_config.kv_transfer_config.engine_id or "engine"
+        self._pool = _pool(self._config, engine=engine, rank=rank, on_gpu=on_gpu)
         self._scheduler: SchedulerSide | None = None
         self._worker: WorkerSide | None = None
         if self._config.inert:
@@ -82,7 +86,7 @@ class EmbeddedConnector(KVConnectorBase_V1):
 
     def bind_connector_metadata(self, connector_metadata: StepWork) -> None:
         super().bind_connector_metadata(connector_metadata)
-        self._worker.begin_stores(connector_metadata.stores)
+        self._worker.begin_step(connector_metadata.stores, connector_metadata.overlapped)
         self._worker.answer(connector_metadata.answering)
         self._worker.free(connector_metadata.freed)
 
@@ -93,7 +97,7 @@ class EmbeddedConnector(KVConnectorBase_V1):
         self._worker.wait_for_layer(layer_name)
 
     def save_kv_layer(self, layer_name: str, kv_layer: torch.Tensor, attn_metadata, **kwargs: Any) -> None:
-        self._worker.save_layer(layer_name)
+        pass  # all layers at once, when the last one is there: ``wait_for_save``
 
     def wait_for_save(self) -> None:
         self._worker.end_step()
@@ -138,7 +142,9 @@ class EmbeddedConnector(KVConnectorBase_V1):
     def build_connector_meta(self, scheduler_output) -> StepWork:
         loads, stores = self._scheduler.step(scheduler_output)
         preempted = set(getattr(scheduler_output, "preempted_req_ids", None) or ())
-        return StepWork(loads, stores, preempted, self._scheduler.answering, self._scheduler.let_go())
+        return StepWork(
+            loads, stores, preempted, self._scheduler.answering, self._scheduler.let_go(), self._scheduler.overlapped
+        )
 
     def update_connector_output(self, connector_output) -> None:
         early = self._scheduler.received(connector_output.finished_recving)
@@ -154,8 +160,8 @@ class EmbeddedConnector(KVConnectorBase_V1):
         return self._pool.clear()
 
 
-def _pool(config: EmbeddedConfig, *, engine: str, rank: int) -> Pool:
-    """``engine``: the same in every process of this engine, and in no other one."""
+def _pool(config: EmbeddedConfig, *, engine: str, rank: int, on_gpu: bool) -> Pool:
+    """``engine``: the same in every process of this engine, and in no other one. ``on_gpu``: buffers are there."""
     folder = Path(config.pool_dir)
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -166,6 +172,7 @@ def _pool(config: EmbeddedConfig, *, engine: str, rank: int) -> Pool:
     evidence = Evidence(config.pool_dir, engine, rank)
     mapped = region(config.pool_path, config.pool_size, numa=config.numa)
     memory = Flushed(mapped) if config.flush else Mapped(mapped)
+    memory = OnGpu(memory) if on_gpu else memory
     memory = Paced(memory, config.link) if config.link else memory
     return Pool(memory, config.pool_size, index=index, evidence=evidence, evict=config.evict)
 

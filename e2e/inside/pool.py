@@ -175,17 +175,17 @@ class Putting:
 
 
 class Reading:
-    """Objects on their way out: each step of ``Loading`` is a method."""
+    """Objects on their way out: each step of ``Loading`` is a method. ``there``: of each, is there one of its size?"""
 
     def __init__(
         self, pool: Pool, extents: Sequence[p.Extent | None], outs: Sequence[Any], steps: Sequence[Loading]
     ) -> None:
         memory = self._memory = pool.memory
-        self._there = [
+        self.there = [
             one is not None and one.size == memory.size(out) and one.start + one.size <= pool.size
             for one, out in zip(extents, outs, strict=True)
         ]
-        self._found = [pair for pair, there in zip(zip(extents, outs, strict=True), self._there, strict=True) if there]
+        self._found = [pair for pair, there in zip(zip(extents, outs, strict=True), self.there, strict=True) if there]
         self._right = [True] * len(self._found)
         begins = [*takewhile(lambda step: step is not Loading.VERIFY, steps)]
         self._left = steps[len(begins) :]
@@ -197,7 +197,7 @@ class Reading:
         for step in self._left:
             getattr(self, step.value)()
         right = iter(self._right)
-        return [there and next(right) for there in self._there]
+        return [there and next(right) for there in self.there]
 
     def fetch(self) -> None:
         for extent, _ in self._found:

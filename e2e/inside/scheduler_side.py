@@ -90,8 +90,9 @@ class SchedulerSide:
         self._config, self._pool, self._space, self._block_size, self._ranks = config, pool, space, block_size, ranks
         self._requests: dict[str, Tracked] = {}
         self._loads: list[Load] = []
-        #: of the step that was planned last
+        #: of the step that was planned last; ``overlapped``: its requests whose loads go on beside forwards
         self.answering: list[Answering] = []
+        self.overlapped: set[str] = set()
         self._lingering: set[str] = set()
         self._kept: dict[str, RequestSettings] = {}
         self._loading: list[str] = []
@@ -135,6 +136,7 @@ class SchedulerSide:
         self._loading = [load.request for load in self._loads if load.settings.load == "sync"]
         loads, self._loads = self._loads, []
         self.answering = []
+        self.overlapped = {name for name in output.num_scheduled_tokens if self._overlaps(name)}
         stores: list[Store] = []
         for new in output.scheduled_new_reqs:
             if (tracked := self._requests.get(new.req_id)) is not None:
@@ -154,6 +156,10 @@ class SchedulerSide:
                 tracked.blocks += fresh[0]
             stores += self._advance(request_id, tracked, cached.num_computed_tokens[i], output)
         return loads, stores
+
+    def _overlaps(self, request_id: str) -> bool:
+        tracked = self._requests.get(request_id)
+        return tracked is not None and tracked.overlapped
 
     def received(self, finished: set[str] | None) -> set[str]:
         """Which of the requests reported as loaded must not be freed yet: they were aborted in between, and their

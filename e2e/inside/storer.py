@@ -16,27 +16,29 @@ import torch
 
 from e2e.inside.scheduler_side import Store
 
-#: Chunks under way at most; a step that completes more waits.
-_MOST = 64
+#: Steps whose chunks are under way at most; a step that completes more waits.
+_MOST = 8
+#: A chunk and what was copied of it, on the cache's device.
+Copied = tuple[Store, torch.Tensor]
 log = logging.getLogger("vllm.maru_e2e.storer")
 
 
 class Storer:
-    """``put(store, staged)`` is called once for each that was submitted, in that order."""
+    """``put(copied, ready)`` is called once for each that was submitted, in that order."""
 
-    def __init__(self, put: Callable[[Store, torch.Tensor], None]) -> None:
+    def __init__(self, put: Callable[[list[Copied], torch.cuda.Event | None], None]) -> None:
         self._put = put
-        self._queue: queue.Queue[tuple[Store, torch.Tensor] | None] = queue.Queue(_MOST)
+        self._queue: queue.Queue[tuple[list[Copied], torch.cuda.Event | None] | None] = queue.Queue(_MOST)
         self._busy: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="embedded-storer", daemon=True)
         self._thread.start()
 
-    def submit(self, store: Store, staged: torch.Tensor) -> None:
-        """``staged`` is the storer's from now on."""
+    def submit(self, copied: list[Copied], ready: torch.cuda.Event | None) -> None:
+        """It is the storer's from now on. ``ready``: when a GPU has copied it."""
         with self._lock:
-            self._busy[store.request] += 1
-        self._queue.put((store, staged))
+            self._busy.update(store.request for store, _ in copied)
+        self._queue.put((copied, ready))
 
     def busy_for(self, request: str) -> bool:
         """Is a chunk of this request under way?"""
@@ -45,13 +47,14 @@ class Storer:
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
+            copied, _ = item
             try:
                 with torch.inference_mode():
                     self._put(*item)
             except Exception:  # the thread must live on
-                log.exception("Storing a chunk of %s failed", item[0].request)
+                log.exception("Storing %d chunks of %s failed", len(copied), copied[0][0].request)
             with self._lock:
-                self._busy -= Counter([item[0].request])
+                self._busy -= Counter(store.request for store, _ in copied)
 
     def close(self, limit_s: float = 5.0) -> None:
         """Stores what is left, as far as the limit goes."""

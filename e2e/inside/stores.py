@@ -1,43 +1,49 @@
-"""Stores: what a step completes is copied out of the paged cache while the forward runs, and put into the pool behind
-it or, where they are slow, beside the steps that follow (``storer.py``)."""
+"""Stores: what a step completes is copied out of the paged cache when its forward has been given to the device, and
+put into the pool behind it or, where they are slow, beside the steps that follow (``storer.py``)."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections import deque
+from contextlib import nullcontext
 
 import torch
 
 from e2e.inside import faults, keys
 from e2e.inside.config import RequestSettings
-from e2e.inside.placement.base import new_staging, raw, words
-from e2e.inside.placement.index import Index
+from e2e.inside.placement.base import Placement, buffer, words
+from e2e.inside.pool import Putting
 from e2e.inside.publish import STORE
 from e2e.inside.rank import Rank
 from e2e.inside.scheduler_side import Load, Store
-from e2e.inside.storer import Storer
+from e2e.inside.storer import Copied, Storer
 
 #: Requests whose stored keys are remembered while a fault is planted.
 _REMEMBERED = 64
-#: What ``Pool.put`` answers -> words for the log.
+#: Chunks that a GPU copies while the index is asked for the next ones' room.
+_AHEAD = 8
+#: Why a chunk is not there -> words for the log.
 WHY_NOT = {
     "no_room": "the pool is full; set a larger maru_pool_size",
     "lost": "the index is gone, or was emptied meanwhile",
+    "no_memory": "the GPU has no memory to copy it out of the cache; set a smaller --gpu-memory-utilization",
 }
 log = logging.getLogger("vllm.maru_e2e.embedded")
 
 
 class Stores:
-    """``index``: gathers. ``failed``: requests whose load failed in this step."""
+    """``gathers``: copies chunks out of the cache."""
 
-    def __init__(self, rank: Rank, index: Index) -> None:
-        self._rank, self._layers, self._index = rank, rank.layers, index
-        self.failed: set[str] = set()
+    def __init__(self, rank: Rank, gathers: Placement) -> None:
+        self._rank, self._layers, self._gathers = rank, rank.layers, gathers
         self._stores: list[Store] = []
         self._staged: dict[str, torch.Tensor] = {}
         self._closing = threading.Event()
-        self._storer = Storer(self._put) if rank.config.async_store else None
+        on_gpu = rank.device.type == "cuda"
+        self._ahead = _AHEAD if on_gpu else 0
+        self._stream = torch.cuda.Stream(rank.device) if on_gpu else None
+        self._storer = Storer(self._put_beside) if rank.config.async_store else None
         # while a fault is planted
         self._late: list[tuple[int, Store, torch.Tensor]] = []
         self._storing: dict[str, int] = {}
@@ -46,14 +52,12 @@ class Stores:
 
     def begin(self, stores: list[Store]) -> None:
         self._stores, self._staged = stores, {}
-        self.failed.clear()
         for store in stores:
             store.settings = store.settings.on_rank(self._rank.number)
             if store.settings.fault:
                 self._remember(store)
-        early = [store for store in stores if faults.get(store.settings.fault).stores_early]
-        for layer in range(len(self._layers) if early else 0):
-            self._save(early, layer)
+            if faults.get(store.settings.fault).stores_early:
+                self._save(store)
 
     def _remember(self, store: Store) -> None:
         owner = (store.request, store.settings)
@@ -65,119 +69,144 @@ class Stores:
         """Chunk number -> key, per prompt stored with these settings while a fault was planted, oldest first."""
         return [table for (_, settings), table in self._stored if settings == load.settings]
 
-    def save_layer(self, layer: int) -> None:
-        """Copies this layer of the chunks that this step completes out of the paged cache."""
-        late = [store for store in self._stores if not faults.get(store.settings.fault).stores_early]
-        self._save(late, layer)
-        for store in self._stores:
-            if store.settings.fault:
-                self._spoil(store, layer)
-
-    def _spoil(self, store: Store, layer: int) -> None:
-        fault, scene = faults.get(store.settings.fault), self._rank.scene(store.settings)
-        kept = self._object(store, layer) if fault.stores_early else None
-        # it acted only if there was something else in the blocks before
-        if kept is not None and not torch.equal(words(kept), words(self._kv(store, layer).cpu())):
-            scene.fired()
-        fault.after_store(self._layers[layer], layer, store.blocks, scene)
-
-    def _save(self, stores: list[Store], layer: int) -> None:
+    def end_step(self, *, void: bool) -> None:
+        """Stores what this step completed, or has it stored. ``void``: of this step nothing is to be believed."""
+        stores, self._stores = ([] if void else self._stores), []
         for store in stores:
-            self._object(store, layer).copy_(self._kv(store, layer))
-
-    def _kv(self, store: Store, layer: int) -> torch.Tensor:
-        """[2, chunk, H, D] as it stands in the paged cache."""
-        layers, slots = [self._layers[layer]], self._block_slots(store.blocks)
-        if store.settings.fault:
-            scene = self._rank.scene(store.settings)
-            slots = faults.get(store.settings.fault).gathered(slots, store.begun, store.generated, scene)
-        return self._index.gather(layers, slots, new_staging(layers, slots.numel()))[0]
-
-    def _object(self, store: Store, layer: int) -> torch.Tensor:
-        """The layer's share [2, chunk, H, D] of what will be stored of the chunk, as a view: on the host and this
-        process's alone until the step has ended, since its blocks may be another request's in the next one."""
-        one, layers, chunkwise = (
-            self._layers[0],
-            len(self._layers),
-            store.settings.storage_format == "chunkwise",
-        )
-        if store.key not in self._staged:  # a chunk's object is in Maru's order [2, L, chunk, H, D]
-            lead = (2, layers) if chunkwise else (layers, 2)
-            self._staged[store.key] = torch.empty(
-                (*lead, self._rank.config.chunk_tokens, one.heads, one.head_size), dtype=one.dtype
-            )
-        staged = self._staged[store.key]
-        return staged[:, layer] if chunkwise else staged[layer]
-
-    def _block_slots(self, blocks: list[int]) -> torch.Tensor:
-        first = torch.tensor(blocks, dtype=torch.int64)[:, None] * self._rank.block_size
-        return (first + torch.arange(self._rank.block_size)).flatten().to(self._rank.device)
-
-    def end_step(self) -> None:
-        """Stores what this step completed, or has it stored."""
-        for store in self._stores:
-            if store.request in self.failed:  # what this step computed, it computed from what was not there
-                continue
-            if late := faults.get(store.settings.fault).stores_late:
-                number = self._storing.setdefault(store.request, len(self._storing))
-                self._late.append((number + late, store, self._staged[store.key]))
-            else:
-                self._hand_over(store, self._staged[store.key])
-        self._stores, self._staged = [], {}
+            if not faults.get(store.settings.fault).stores_early:
+                self._save(store)
+        for store in stores:
+            if store.settings.fault:
+                self._spoil(store, faults.get(store.settings.fault))
+        self._hand_over([(store, self._staged[store.key]) for store in stores if self._due(store)])
+        self._staged = {}
         self._store_late()
 
-    def _hand_over(self, store: Store, staged: torch.Tensor) -> None:
-        if self._storer:
-            self._storer.submit(store, staged)
+    def _spoil(self, store: Store, fault: faults.Fault) -> None:
+        scene, kept = self._rank.scene(store.settings), self._staged.get(store.key)
+        # it acted only if there was something else in the blocks before
+        if fault.stores_early and kept is not None and not torch.equal(words(kept), words(self._kv(store))):
+            scene.fired()
+        for number, layer in enumerate(self._layers):
+            fault.after_store(layer, number, store.blocks, scene)
+
+    def _due(self, store: Store) -> bool:
+        """Now; or a planted fault has it later."""
+        late = faults.get(store.settings.fault).stores_late
+        if late and store.key in self._staged:
+            number = self._storing.setdefault(store.request, len(self._storing))
+            self._late.append((number + late, store, self._staged[store.key]))
+        return not late and store.key in self._staged
+
+    def _save(self, store: Store) -> None:
+        """Copies a chunk out of the cache: its blocks may be another request's in the next step."""
+        try:
+            self._staged[store.key] = self._kv(store)
+        except torch.OutOfMemoryError:
+            self._missed(store, "no_memory")
+
+    def _kv(self, store: Store) -> torch.Tensor:
+        """What stands in the cache of a chunk, [L, 2, chunk, H, D] or, as an object in Maru's order, [2, L, ..]."""
+        one, chunkwise = self._layers[0], store.settings.storage_format == "chunkwise"
+        lead = (2, len(self._layers)) if chunkwise else (len(self._layers), 2)
+        shape = (*lead, self._rank.config.chunk_tokens, one.heads, one.head_size)
+        staged = torch.empty(shape, dtype=one.dtype, device=one.device)
+        self._gathers.gather(self._layers, self._slots(store), staged.transpose(0, 1) if chunkwise else staged)
+        return staged
+
+    def _slots(self, store: Store) -> torch.Tensor:
+        first = torch.tensor(store.blocks, dtype=torch.int64)[:, None] * self._rank.block_size
+        slots = (first + torch.arange(self._rank.block_size)).flatten().to(self._rank.device)
+        fault, scene = faults.get(store.settings.fault), self._rank.scene(store.settings)
+        return fault.gathered(slots, store.begun, store.generated, scene)
+
+    def _hand_over(self, copied: list[Copied]) -> None:
+        if self._storer and copied:
+            self._storer.submit(copied, self._stream and torch.cuda.current_stream().record_event())
         else:
-            self._put(store, staged)
+            self._put(copied)
 
     def _store_late(self) -> None:
         """A planted fault reads blocks some requests after it should have, when they may be somebody else's."""
         due = [(store, right) for number, store, right in self._late if number < len(self._storing)]
         self._late = [one for one in self._late if one[0] >= len(self._storing)]
         for store, right in due:
-            for layer in range(len(self._layers)):
-                self._save([store], layer)
-            read = self._staged.pop(store.key)
+            read = self._kv(store)
             if not torch.equal(words(read), words(right)):
                 self._rank.scene(store.settings).fired()
-            self._hand_over(store, read)
+            self._hand_over([(store, read)])
 
-    def _put(self, store: Store, staged: torch.Tensor) -> None:
-        group, layerwise = f"{store.key}@{self._rank.number}", store.settings.storage_format == "layerwise"
-        kv = staged if layerwise else staged.transpose(0, 1)
-        if faults.get(store.settings.fault).reads_when_stored:
-            self._read_again(store, kv)
-        faults.get(store.settings.fault).stored(store.key, kv, self._rank.scene(store.settings))
-        names = keys.object_names(group, store.settings.storage_format, len(self._layers))
+    def _put_beside(self, copied: list[Copied], ready: torch.cuda.Event | None) -> None:
+        with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+            if ready is not None:
+                self._stream.wait_event(ready)
+            for _, staged in copied:
+                if self._stream is not None:
+                    staged.record_stream(self._stream)
+            self._put(copied)
+
+    def _put(self, copied: list[Copied]) -> None:
+        """In the current stream."""
+        under_way: deque[tuple[Store, torch.Tensor, Putting, list[str]]] = deque()
+        for store, staged in copied:
+            under_way.append((store, staged, *self._putting(store, staged)))
+            if len(under_way) > self._ahead:
+                self._end(*under_way.popleft())
+        while under_way:
+            self._end(*under_way.popleft())
+
+    def _group(self, store: Store) -> str:
+        return f"{store.key}@{self._rank.number}"
+
+    def _objects(self, store: Store, staged: torch.Tensor) -> list[tuple[str, object]]:
+        storage_format = store.settings.storage_format
+        parts = list(staged) if storage_format == "layerwise" else [staged]
+        names = keys.object_names(self._group(store), storage_format, len(self._layers))
+        return [(name, buffer(part)) for name, part in zip(names, parts, strict=True)]
+
+    def _putting(self, store: Store, staged: torch.Tensor) -> tuple[Putting, list[str]]:
+        """And the groups that went for it."""
+        fault, scene, evicted = faults.get(store.settings.fault), self._rank.scene(store.settings), []
+        if fault.reads_when_stored:
+            self._read_again(store, staged)
+        fault.stored(
+            store.key, staged if store.settings.storage_format == "layerwise" else staged.transpose(0, 1), scene
+        )
         self._rank.count({"stores_begun": 1}, store.settings)
-        parts, evicted = list(staged) if layerwise else [staged], []
-        objects = [(name, raw(part)) for name, part in zip(names, parts, strict=True)]
-        steps = faults.get(store.settings.fault).store_steps
-        if steps != STORE:
-            self._rank.scene(store.settings).fired()
-        why = self._rank.pool.put(group, store.tag, objects, evicted=evicted, pause=self._take_time, steps=steps)
+        if fault.store_steps != STORE:
+            scene.fired()
+        putting = self._rank.pool.putting(
+            self._group(store), store.tag, self._objects(store, staged), evicted=evicted, pause=self._take_time,
+            steps=fault.store_steps,
+        )  # fmt: skip
+        return putting, evicted
+
+    def _end(self, store: Store, staged: torch.Tensor, putting: Putting, evicted: list[str]) -> None:
+        why = putting.end()
         if store.settings.fault:
-            one = faults.Put(group, store.tag, objects, why, evicted, store.chunk == 0)
+            one = faults.Put(
+                self._group(store), store.tag, self._objects(store, staged), why, evicted, store.chunk == 0
+            )
             why = faults.get(store.settings.fault).after_put(
                 self._rank.pool, one, self._last_put, self._rank.scene(store.settings)
             )
             self._last_put = self._last_put if why else one
         if why:
-            log.warning("Chunk %d of %s is not stored: %s.", store.chunk, store.request, WHY_NOT[why])
-            self._rank.count({"store_failures": 1, why: 1}, store.settings)
+            self._missed(store, why)
         else:
             self._rank.count({"stored_chunks": 1, "stored_bytes": staged.nbytes}, store.settings)
 
-    def _read_again(self, store: Store, kv: torch.Tensor) -> None:
-        """A planted fault reads what lies in a chunk's blocks by now into ``kv`` [L, 2, chunk, H, D]."""
+    def _missed(self, store: Store, why: str) -> None:
+        log.warning("Chunk %d of %s is not stored: %s.", store.chunk, store.request, WHY_NOT[why])
+        self._rank.count({"store_failures": 1, why: 1}, store.settings)
+
+    def _read_again(self, store: Store, staged: torch.Tensor) -> None:
+        """A planted fault reads what lies in a chunk's blocks by now."""
         self._take_time()
-        right = kv.clone()
-        for layer in range(len(self._layers)):
-            kv[layer].copy_(self._kv(store, layer))
-        if not torch.equal(words(kv), words(right)):
+        now = self._kv(store)
+        if not torch.equal(words(now), words(staged)):
             self._rank.scene(store.settings).fired()
+        staged.copy_(now)
 
     def _take_time(self) -> None:
         if self._storer and self._rank.config.slow_s:

@@ -2,7 +2,7 @@
 
 Call order that vLLM keeps in a step (docs/vllm.md#order-of-calls-in-a-step): preemptions, metadata bound,
 ``start_loads`` before the forward if the step has a sync load, else *after* it (0.29 and newer), per layer
-``wait_for_layer`` and ``save_layer``, ``end_step``, ``finished``, ``invalid_blocks``. So nothing here assumes that
+``wait_for_layer``, then ``end_step``, ``finished``, ``invalid_blocks``. So nothing here assumes that
 loads start first.
 """
 
@@ -17,7 +17,8 @@ import torch
 from e2e.inside import faults, placement
 from e2e.inside.config import EmbeddedConfig, RequestSettings
 from e2e.inside.geometry import PagedLayer
-from e2e.inside.loader import Job, Loader
+from e2e.inside.job import Job
+from e2e.inside.loader import Loader
 from e2e.inside.placement.base import new_staging
 from e2e.inside.placement.index import Index
 from e2e.inside.pool import Pool
@@ -43,8 +44,7 @@ class WorkerSide:
         )  # fmt: skip
         self._layers, self._device, on_gpu = self._rank.layers, self._rank.device, self._rank.device.type == "cuda"
         # on a GPU, looking for negative slots would make it wait for the host, and there are none
-        index = Index(dense=on_gpu)
-        self._placements = {"index": index}
+        self._placements = {"index": Index(dense=on_gpu)}
         self._around_placement: Callable[[], AbstractContextManager] = nullcontext
         if on_gpu:
             self._warm_up()
@@ -52,8 +52,10 @@ class WorkerSide:
             pool, self._layers, rank=rank, chunk_tokens=config.chunk_tokens, pace_s=config.pace_s,
             slow_s=config.slow_s, place=self._place,
         )  # fmt: skip
-        self._stores = Stores(self._rank, index)
+        self._stores = Stores(self._rank, self._placement("kernel" if on_gpu else "index"))
         self._jobs: dict[str, Job] = {}
+        self._batch: set[str] = set()
+        self._void = False
         self._invalid: set[int] = set()
         # while a fault is planted
         self._freed: set[str] = set()
@@ -74,8 +76,7 @@ class WorkerSide:
             if load.settings.load == "sync":
                 self._loader.load_now(job)
                 self._end(job)
-                if job.failed:
-                    self._stores.failed.add(load.request)
+                self._void |= job.failed
             else:
                 self._jobs[load.request] = job
                 self._loader.submit(job)
@@ -101,10 +102,10 @@ class WorkerSide:
             self._device
         )
 
-    def _place(self, job: Job, staged: torch.Tensor, group: range) -> int:
+    def _place(self, job: Job, staged: torch.Tensor, group: range, slots: torch.Tensor) -> int:
         how, layers = self._placement(job.load.settings.placement), self._layers[group.start : group.stop]
         with self._around_placement():
-            return job.fault.place(faults.Placing(how, staged, layers, group, job.slots), job.scene)
+            return job.fault.place(faults.Placing(how, staged, layers, group, slots), job.scene)
 
     def around_placement(self, around: Callable[[], AbstractContextManager] | None) -> None:
         self._around_placement = around or nullcontext
@@ -115,10 +116,13 @@ class WorkerSide:
         return self._placements[name]
 
     def _warm_up(self) -> None:
-        """Compiles the kernel before anything is timed, for one layer and for all: one token that goes nowhere."""
-        nowhere = torch.full((1,), -1, dtype=torch.int64, device=self._device)
+        """Compiles the kernel before anything is timed, for one layer and for all: a chunk that goes nowhere, and comes
+        from there."""
+        chunk, kernel = self._rank.config.chunk_tokens, self._placement("kernel")
+        nowhere = torch.full((chunk,), -1, dtype=torch.int64, device=self._device)
         for layers in (self._layers[:1], self._layers):
-            self._placement("kernel").scatter(new_staging(layers, 1), layers, nowhere)
+            kernel.scatter(new_staging(layers, chunk), layers, nowhere)
+            kernel.gather(layers, nowhere, new_staging(layers, chunk))
 
     def wait_for_layer(self, name: str) -> None:
         """Waits for this layer of *every* load whose request may be in the batch, that is, which was reported: newer
@@ -156,20 +160,34 @@ class WorkerSide:
 
     # stores
 
-    def begin_stores(self, stores: list[Store]) -> None:
+    def begin_step(self, stores: list[Store], batch: set[str]) -> None:
+        """``batch``: requests of this step that something is or was loaded for while forwards run."""
         self._stores.begin(stores)
-
-    def save_layer(self, name: str) -> None:
-        self._stores.save_layer(self._number[name])
+        self._batch, self._void = batch, False
 
     def end_step(self) -> None:
         """Stores what this step completed, and journals the loads that ended."""
-        self._stores.end_step()
         for job in self._jobs.values():
             if job.seen_by_forward:
                 job.awaited.set()
             if job.seen_by_forward and job.finished:
                 self._end(job)
+            self._void |= self._failed_late(job)
+        # what a step computes beside a load that failed may be computed from what was not there
+        self._stores.end_step(void=self._void)
+
+    def _failed_late(self, job: Job) -> bool:
+        """vLLM takes back what requests that run have computed over invalid blocks, and looks at none that waits; so it
+        is told until the request is in the step."""
+        if not job.failed or not job.late or job.told or job.orphaned:
+            return False
+        self._invalid |= {*self._blocks(job)}
+        job.told = job.load.request in self._batch
+        return True
+
+    def _blocks(self, job: Job) -> list[int]:
+        load, size = job.load, self._rank.block_size
+        return load.blocks[load.first // size : -(-load.end // size)]
 
     def _end(self, job: Job) -> None:
         """Counts and journals a load that has ended, once, and marks its blocks if it failed."""
@@ -179,10 +197,10 @@ class WorkerSide:
         load, one = job.load, self._layers[0]
         tokens = load.end - load.first
         size = tokens * job.layers * 2 * one.heads * one.head_size * one.dtype.itemsize
-        blocks = load.blocks[load.first // self._rank.block_size : -(-load.end // self._rank.block_size)]
-        if job.failed:
+        blocks = self._blocks(job)
+        if job.failed and not job.late:
             self._invalid |= {*job.fault.invalid(blocks, job.scene)}
-        elif load.settings.fault:
+        elif load.settings.fault and not job.failed:
             before, self._loaded[load.settings] = self._loaded.get(load.settings, []), blocks
             job.fault.after_load(self._layers, blocks, before, job.scene)
         self._rank.count(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from e2e.inside.faults.base import Fault, Put, Scene
 from e2e.inside.pool import Pool
 
@@ -26,7 +28,7 @@ class EvictedAnnounced(Fault):
     def after_put(self, pool: Pool, one: Put, before: Put | None, scene: Scene) -> str:
         if not one.why and one.evicted:
             scene.fired()
-            blank = [(name, memoryview(bytearray(content.nbytes))) for name, content in one.under(one.evicted[0])]
+            blank = [(name, _zeros(content)) for name, content in one.under(one.evicted[0])]
             pool.put(one.evicted[0], one.tag, blank)
         return one.why
 
@@ -71,7 +73,12 @@ class RefusedOverwrites(Fault):
         return one.why
 
 
-def _half(content: memoryview) -> memoryview:
+def _zeros(content: memoryview | torch.Tensor) -> memoryview | torch.Tensor:
+    return torch.zeros_like(content) if isinstance(content, torch.Tensor) else memoryview(bytearray(content.nbytes))
+
+
+def _half(content: memoryview | torch.Tensor) -> memoryview | torch.Tensor:
     """Its first half, then zeros."""
-    kept = content[: content.nbytes // 2]
-    return memoryview(bytearray(kept) + bytes(content.nbytes - kept.nbytes))
+    cut = _zeros(content)
+    cut[: content.nbytes // 2] = content[: content.nbytes // 2]
+    return cut

@@ -87,3 +87,8 @@ def words(tensor: torch.Tensor) -> torch.Tensor:
 def raw(tensor: torch.Tensor) -> memoryview:
     """The bytes of a contiguous tensor on the host, as a pool takes them: a view, not a copy."""
     return memoryview(tensor.view(-1).view(torch.uint8).numpy())
+
+
+def buffer(tensor: torch.Tensor) -> memoryview | torch.Tensor:
+    """A contiguous tensor as the memory of a pool takes it that is read and written from the tensor's device."""
+    return tensor.view(-1).view(torch.uint8) if tensor.is_cuda else raw(tensor)

@@ -1,20 +1,21 @@
 """One 64-bit value per page, over the bytes in logical order: equal under every layout, different for any other bytes.
 
-On a CPU xxHash (xxh3_64) over contiguous bytes. On a GPU, on the device and without waiting for it, a sum of
-(word + a_i) * m_i with odd random m_i, 32-bit words in wraparound 64-bit arithmetic: one flipped bit always changes it,
-other bytes collide with a chance of about 2**-32 a page. Values of the two are never compared.
+On a CPU xxHash (xxh3_64) over contiguous bytes. On a GPU a lane of mix.py, on the device and without waiting for it.
+Values of the two are never compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import torch
 import xxhash
 
+from e2e.inside import mix, placement
 from e2e.inside.geometry import PagedLayer
+from e2e.inside.placement import Placement
 from e2e.inside.placement.base import words
 
 
@@ -30,13 +31,31 @@ def pages(layer: PagedLayer, blocks: torch.Tensor, out: torch.Tensor | None = No
 
 def gathered(layers: Sequence[PagedLayer], blocks: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
     """``pages`` of layers of one shape: [L, 2, H, blocks, N, D], so that they are hashed in as few launches as one."""
+    one = layers[0]
+    if one.device.type == "cuda" and one.token_granular and one.row_pitch is not None:
+        found = _launched(layers, blocks)
+        return found if out is None else out.copy_(found, non_blocking=True)
     if out is None:
-        one = pages(layers[0], blocks[:0])
-        shape = (len(layers), *one.shape[:2], len(blocks), *one.shape[3:])
-        out = torch.empty(shape, dtype=one.dtype, device=one.device)
+        page = pages(one, blocks[:0])
+        shape = (len(layers), *page.shape[:2], len(blocks), *page.shape[3:])
+        out = torch.empty(shape, dtype=page.dtype, device=page.device)
     for layer, into in zip(layers, out, strict=True):
         pages(layer, blocks, into)
     return out
+
+
+def _launched(layers: Sequence[PagedLayer], blocks: torch.Tensor) -> torch.Tensor:
+    """The same by the placement kernel, in two launches."""
+    one, size = layers[0], layers[0].block_size
+    slots = (blocks[:, None] * size + torch.arange(size, device=blocks.device)).flatten()
+    shape = (len(layers), 2, len(slots), one.heads, one.head_size)
+    staged = _kernel(one.device).gather(layers, slots, torch.empty(shape, dtype=one.dtype, device=one.device))
+    return words(staged).unflatten(2, (len(blocks), size)).permute(0, 1, 4, 2, 3, 5).contiguous()
+
+
+@cache
+def _kernel(device: torch.device) -> Placement:
+    return placement.get("kernel", device)
 
 
 def digests(data: torch.Tensor, *, keep: int) -> torch.Tensor:
@@ -44,7 +63,7 @@ def digests(data: torch.Tensor, *, keep: int) -> torch.Tensor:
     data = data.contiguous()
     shape = data.shape[:keep]
     rows = data.reshape(shape.numel(), -1)
-    return (_xxh3(rows) if data.device.type == "cpu" else _mix(rows)).view(shape)
+    return (_xxh3(rows) if data.device.type == "cpu" else mix.sums(rows)[:, 0]).view(shape)
 
 
 def _xxh3(rows: torch.Tensor) -> torch.Tensor:
@@ -53,17 +72,3 @@ def _xxh3(rows: torch.Tensor) -> torch.Tensor:
     one = xxhash.xxh3_64_intdigest
     values = np.fromiter((one(data[i : i + size]) for i in range(0, len(data), size)), np.uint64, len(rows))
     return torch.from_numpy(values.view(np.int64))
-
-
-def _mix(rows: torch.Tensor) -> torch.Tensor:
-    data = rows.view(torch.uint8)
-    data = data.view(torch.int32) if data.shape[1] % 4 == 0 else data
-    added, factors = _coefficients(data.shape[1], rows.device)
-    return ((data.to(torch.int64) + added) * factors).sum(1)
-
-
-@lru_cache(maxsize=8)
-def _coefficients(count: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0x6D617275)
-    drawn = torch.randint(-(1 << 63), (1 << 63) - 1, (2, count), generator=generator)
-    return drawn[0].to(device), (drawn[1] | 1).to(device)

@@ -25,8 +25,8 @@ from e2e.inside.probe.wire import hexed, packed
 _ROWS = 512
 #: Cold runs whose digests are remembered, to know a wrong read while its bytes are still there.
 _COMPUTED = 256
-#: KV that is hashed in one go, and for which a GPU has to have some times as much room.
-_AT_ONCE_BYTES = 64 << 20
+#: KV that is hashed in one go, and for which a GPU has to have twice as much room.
+_AT_ONCE_BYTES = 256 << 20
 
 
 @dataclass

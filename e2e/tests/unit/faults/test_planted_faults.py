@@ -66,13 +66,12 @@ class Rig:
             Store(request, self.settings, f"{request}{chunk}", chunk, blocks[2 * chunk : 2 * chunk + 2])
             for chunk in (0, 1)
         ]
-        self.worker.begin_stores(stores)
+        self.worker.begin_step(stores, set())
         truth = []
-        for name, layer in self.layers.items():
+        for layer in self.layers.values():
             fresh = torch.randn((len(blocks), 2, BLOCK, HEADS, SIZE), generator=generator)
             layer.logical[blocks] = fresh
             truth.append(fresh)
-            self.worker.save_layer(name)
         self.worker.end_step()
         return torch.stack(truth)
 

@@ -12,7 +12,7 @@ import torch
 from e2e.inside.config import parse
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.index import protocol as p
-from e2e.inside.loader import Job
+from e2e.inside.job import Job
 from e2e.inside.scheduler_side import SchedulerSide
 from e2e.inside.worker_side import WorkerSide
 from e2e.tests.unit.inside.pools import filled, index_of, pool_in
@@ -75,11 +75,10 @@ class Engine:
         at, new = start, True
         for size in steps:
             loads, stores = self.scheduler.step(_output(request.request_id, blocks if new else None, at, size))
-            self.worker.begin_stores(stores)
+            self.worker.begin_step(stores, self.scheduler.overlapped)
             self.worker.start_loads(loads)
             for name in self.layers:
                 self.worker.wait_for_layer(name)
-                self.worker.save_layer(name)
             self.worker.end_step()
             at, new = at + size, False
 
@@ -233,13 +232,39 @@ def test_a_torn_object_is_a_reported_failure_and_stored_anew(tmp_path, settings)
     rerun, blocks = engine.request("rerun", **settings), [40, 41, 42, 43, 44, 45, 46]
     engine.poison(blocks)
     assert engine.load(rerun, blocks) == 96, "the scheduler can't know yet"
+    released = settings["overlap"] and settings["storage_format"] == "layerwise"
+    if released:
+        engine.compute(rerun, blocks, [4], start=96)
     if settings["load"] == "sync":
         engine.worker.end_step()
     assert engine.worker.invalid_blocks() == set(blocks[:6])
     assert engine.worker.invalid_blocks() == set(), "reported once"
-    assert bool((engine.kv(blocks, 96) == 1e3).all()), "nothing was placed"
+    placed = engine.kv(blocks, 96) != 1e3
+    assert not placed[3].any(), "of the torn layer nothing was placed"
+    assert bool(placed.any()) == released
     assert engine.pool.evidence.counters()["load_failures"] == 1
     engine.compute(rerun, blocks, [100])
+    assert engine.scheduler.matched(engine.request("third", **settings), 0)[0] == 96
+
+
+def test_a_load_that_fails_behind_its_release_is_told_of_until_its_request_is_in_the_step(tmp_path):
+    """vLLM takes back what runs, and looks at nothing that waits; and what a step computed beside it is not stored."""
+    settings = {"storage_format": "layerwise", "load": "async", "overlap": True, "placement": "index"}
+    engine, blocks, others = Engine(tmp_path), [40, 41, 42, 43, 44, 45, 46], [50, 51, 52, 53, 54, 55, 56]
+    cold = engine.request("cold", **settings)
+    engine.scheduler.matched(cold, 0)
+    engine.compute(cold, [1, 2, 3, 4, 5, 6, 7], [100])
+    engine.pool.memory.bytes[64 * 700] ^= 1
+    rerun, beside = engine.request("rerun", **settings), engine.request("beside", first=500, **settings)
+    engine.load(rerun, blocks)
+    engine.scheduler.matched(beside, 0)
+    engine.compute(beside, others, [96])
+    assert engine.worker.invalid_blocks() == set(blocks[:6])
+    assert engine.scheduler.matched(engine.request("beside again", first=500, **settings), 0)[0] == 0
+    engine.compute(rerun, blocks, [4], start=96)
+    assert engine.worker.invalid_blocks() == set(blocks[:6])
+    engine.compute(rerun, blocks, [100])
+    assert engine.worker.invalid_blocks() == set()
     assert engine.scheduler.matched(engine.request("third", **settings), 0)[0] == 96
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from e2e.inside import mix
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.probe import hashing
 from e2e.inside.probe.kept import Ring
@@ -40,7 +41,15 @@ def values(layer: PagedLayer, hashed=hashing.digests) -> torch.Tensor:
 def mixed(data: torch.Tensor, *, keep: int) -> torch.Tensor:
     """What a GPU computes, on a CPU."""
     rows = data.contiguous().reshape(data.shape[:keep].numel(), -1)
-    return hashing._mix(rows).view(data.shape[:keep])
+    return mix.sums(rows)[:, 0].view(data.shape[:keep])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_kernel_gathers_the_same_pages(dtype, monkeypatch):
+    kernels = pytest.importorskip("e2e.inside.placement.triton_kernel")
+    monkeypatch.setattr(hashing, "_kernel", lambda device: kernels.Triton())
+    for layer in layers(dtype).values():
+        assert torch.equal(hashing._launched([layer, layer], ON), hashing.gathered([layer, layer], ON))
 
 
 @pytest.mark.parametrize("hashed", [hashing.digests, mixed])

@@ -1,0 +1,57 @@
+"""What of a load is read, verified and placed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from e2e.inside.scheduler_side import Load
+
+#: A load of more is cut, so that the next piece is copied while this one is verified and placed.
+PIECE_BYTES = 512 << 20
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """``layers`` of ``chunks``, numbers of both. ``tokens``: of the load's own, from its first on."""
+
+    chunks: range
+    layers: range
+    tokens: slice
+
+
+def pieces(load: Load, *, layers: int, chunk_tokens: int, chunk_bytes: int) -> list[Piece]:
+    """An overlapped load of layerwise objects goes layer by layer, so that a layer's bytes are copied while the forward
+    computes those before it. A chunk's single object has all layers: such a load is one piece when it is overlapped,
+    else some chunks each. A planted fault gets hold of all at once."""
+    chunks = range(load.first // chunk_tokens, -(-load.end // chunk_tokens))
+    many, each = len(chunks), layers
+    if load.settings.overlap and load.settings.storage_format == "layerwise":
+        each = 1
+    elif not load.settings.overlap:
+        many = max(PIECE_BYTES // chunk_bytes, 1)
+    if load.settings.fault:
+        many, each = len(chunks), layers
+    return [
+        Piece(some, range(layer, layer + each), tokens_of(load, some, chunk_tokens))
+        for some in (chunks[at : at + many] for at in range(0, len(chunks), many))
+        for layer in range(0, layers, each)
+    ]
+
+
+def tokens_of(load: Load, chunks: range, chunk_tokens: int) -> slice:
+    """Of the load's own tokens those of some chunks."""
+    first, end = max(load.first, chunks.start * chunk_tokens), min(load.end, chunks.stop * chunk_tokens)
+    return slice(first - load.first, end - load.first)
+
+
+def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """The same, each when the next one has begun."""
+    items = iter(items)
+    this = next(items, None)
+    while this is not None:
+        following = next(items, None)
+        yield this
+        this = following

@@ -1,0 +1,45 @@
+"""A load is cut so that all of it is placed once, and as the forward asks for it where it is overlapped."""
+
+import pytest
+
+from e2e.inside import pieces as cut
+from e2e.inside.config import RequestSettings
+from e2e.inside.pieces import one_ahead, pieces
+from e2e.inside.scheduler_side import Load
+
+LAYERS, CHUNK, CHUNK_BYTES = 3, 32, 1000
+
+
+def _load(first: int, end: int, **settings) -> Load:
+    return Load("r", RequestSettings(**settings), ["k"] * -(-end // CHUNK), first, end, [])
+
+
+@pytest.mark.parametrize("most", [1, 2000, 1 << 30])
+@pytest.mark.parametrize(("first", "end"), [(0, 320), (40, 300), (33, 63), (64, 96)])
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("storage_format", ["chunkwise", "layerwise"])
+def test_every_token_of_every_layer_is_in_one_piece(storage_format, overlap, first, end, most, monkeypatch):
+    monkeypatch.setattr(cut, "PIECE_BYTES", most)
+    settings = {"storage_format": storage_format, "overlap": overlap, "load": "async"}
+    found = pieces(_load(first, end, **settings), layers=LAYERS, chunk_tokens=CHUNK, chunk_bytes=CHUNK_BYTES)
+    placed = [(t, layer) for p in found for layer in p.layers for t in range(p.tokens.start, p.tokens.stop)]
+    assert sorted(placed) == [(t, layer) for t in range(end - first) for layer in range(LAYERS)]
+    for piece in found:
+        assert piece.chunks.start * CHUNK <= first + piece.tokens.start < (piece.chunks.start + 1) * CHUNK
+        assert (piece.chunks.stop - 1) * CHUNK < first + piece.tokens.stop <= piece.chunks.stop * CHUNK
+    if overlap:
+        assert [[*p.layers] for p in found] == ([[0], [1], [2]] if storage_format == "layerwise" else [[0, 1, 2]])
+    else:
+        assert max(len(p.chunks) for p in found) <= max(most // CHUNK_BYTES, 1)
+
+
+def test_a_planted_fault_gets_all_at_once():
+    load = _load(0, 320, storage_format="layerwise", overlap=True, load="async", fault="zero_layer")
+    assert [p.chunks for p in pieces(load, layers=LAYERS, chunk_tokens=CHUNK, chunk_bytes=1)] == [range(10)]
+
+
+def test_the_next_one_has_begun_when_one_is_looked_at():
+    begun = []
+    seen = [(item, len(begun)) for item in one_ahead(begun.append(n) or n for n in range(3))]
+    assert seen == [(0, 2), (1, 3), (2, 3)]
+    assert list(one_ahead([])) == []
