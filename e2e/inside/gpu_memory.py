@@ -41,7 +41,7 @@ class OnGpu:
         return buffer.numel()
 
     def checksums(self, buffers: Sequence[torch.Tensor]) -> Callable[[], list[str]]:
-        sums = torch.cat([mix.sums(rows, lanes=2) for rows in rows_of(buffers)])
+        sums = torch.cat([mix.sums(rows, lanes=2) for _, rows in runs(buffers)])
         told = torch.empty(sums.shape, dtype=sums.dtype, pin_memory=sums.is_cuda).copy_(sums, non_blocking=True)
         ready = self.mark()
 
@@ -59,19 +59,21 @@ class OnGpu:
             for buffer, one in zip(buffers, checksums, strict=True)
         ]
 
-    def write(self, start: int, buffer: torch.Tensor) -> None:
-        room = self._bytes[start : start + buffer.numel()]
-        if self._ring:
-            self._ring.up(buffer, room)
-        else:
-            room.copy_(buffer, non_blocking=True)
+    def write(self, starts: Sequence[int], buffers: Sequence[torch.Tensor]) -> None:
+        for start, rows in runs(buffers, starts):
+            room = self._bytes[start : start + rows.numel()]
+            if self._ring:
+                self._ring.up(rows.view(-1), room)
+            else:
+                room.copy_(rows.view(-1), non_blocking=True)
 
-    def read(self, start: int, buffer: torch.Tensor) -> None:
-        stored = self._bytes[start : start + buffer.numel()]
-        if self._ring:
-            self._ring.down(stored, buffer)
-        else:
-            buffer.copy_(stored, non_blocking=True)
+    def read(self, starts: Sequence[int], buffers: Sequence[torch.Tensor]) -> None:
+        for start, rows in runs(buffers, starts):
+            stored = self._bytes[start : start + rows.numel()]
+            if self._ring:
+                self._ring.down(stored, rows.view(-1))
+            else:
+                rows.view(-1).copy_(stored, non_blocking=True)
 
     def mark(self) -> Callable[[], object]:
         return torch.cuda.current_stream().record_event().synchronize
@@ -89,26 +91,23 @@ def _pin(region: torch.Tensor) -> str:
     return "" if error == 0 else f"CUDA's error {error}"
 
 
-def rows_of(buffers: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """[n, size] tensors of all bytes, in order: as few as there are runs of one size, without a copy where they are
-    neighbours in memory."""
-    runs: list[list[torch.Tensor]] = []
-    for buffer in buffers:
-        if runs and runs[-1][-1].numel() == buffer.numel():
-            runs[-1].append(buffer)
-        else:
-            runs.append([buffer])
-    return [_rows(run) for run in runs]
-
-
-def _rows(run: list[torch.Tensor]) -> torch.Tensor:
-    first, size = run[0], run[0].numel()
-    neighbours = all(
-        one.data_ptr() == first.data_ptr() + at * size
-        and one.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
-        for at, one in enumerate(run)
-    )
-    return first.as_strided((len(run), size), (size, 1)) if neighbours else torch.stack(run)
+def runs(buffers: Sequence[torch.Tensor], starts: Sequence[int] | None = None) -> Iterator[tuple[int, torch.Tensor]]:
+    """(start of the first, [n, size] tensor without a copy) of all buffers, in order: as few as there are runs of one
+    size that are neighbours in memory, and in the region where ``starts`` says where they are there."""
+    first = 0
+    places = [buffer.data_ptr() for buffer in buffers]
+    for at in range(1, len(buffers) + 1):
+        size, gone = buffers[first].numel(), at - first
+        if (
+            at < len(buffers)
+            and buffers[at].numel() == size
+            and places[at] == places[first] + gone * size
+            and (starts is None or starts[at] == starts[first] + gone * size)
+            and buffers[at].untyped_storage().data_ptr() == buffers[first].untyped_storage().data_ptr()
+        ):
+            continue
+        yield starts[first] if starts is not None else 0, buffers[first].as_strided((gone, size), (size, 1))
+        first = at
 
 
 class Ring:

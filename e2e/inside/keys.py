@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -65,9 +65,6 @@ def chunk_keys(token_ids: Sequence[int], chunk: int, space: bytes) -> list[str]:
     return Chain(chunk, space).follow(token_ids)
 
 
-def object_names(key: str, storage_format: str, layers: int) -> Iterator[str]:
-    """Names of the objects that hold one chunk: ``<key>``, or ``<key>_L<i>`` for each layer."""
-    if storage_format == "chunkwise":
-        yield key
-    else:
-        yield from (f"{key}_L{layer}" for layer in range(layers))
+def object_names(key: str, storage_format: str, layers: Iterable[int]) -> list[str]:
+    """Names of the objects that hold ``layers`` of one chunk: ``<key>``, or ``<key>_L<i>`` for each."""
+    return [key] if storage_format == "chunkwise" else [f"{key}_L{layer}" for layer in layers]

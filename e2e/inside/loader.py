@@ -110,8 +110,12 @@ class Loader:
 
     def _begin(self, job: Job, piece: Piece, groups: Sequence[str], located: Located) -> _Begun:
         began = time.perf_counter()
-        names = [self._names(job, piece, groups[chunk]) for chunk in piece.chunks]
-        extents = [located[chunk].get(name) for chunk, some in zip(piece.chunks, names, strict=True) for name in some]
+        storage_format = job.load.settings.storage_format
+        extents = [
+            located[chunk].get(name)
+            for chunk in piece.chunks
+            for name in keys.object_names(groups[chunk], storage_format, piece.layers)
+        ]
         with self._on(self._copies):
             share = torch.empty(self._shape(job, piece), dtype=self._layers[0].dtype, device=self._device)
             objects = share.view(len(extents), -1)
@@ -119,10 +123,6 @@ class Loader:
             copied = self._copies.record_event() if self._copies else None
         job.read_s += time.perf_counter() - began
         return _Begun(piece, share, reading, copied)
-
-    def _names(self, job: Job, piece: Piece, group: str) -> list[str]:
-        names = [*keys.object_names(group, job.load.settings.storage_format, job.layers)]
-        return names if self._chunkwise(job) else names[piece.layers.start : piece.layers.stop]
 
     def _shape(self, job: Job, piece: Piece) -> tuple[int, ...]:
         """Of a piece's objects as they are stored: a chunk's is [2, L, chunk, H, D], as in Maru."""

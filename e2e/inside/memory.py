@@ -28,9 +28,9 @@ class Memory(Protocol):
     def right(self, buffers: Sequence[Any], checksums: Sequence[str]) -> list[bool]:
         """Is each what its checksum says? Waits."""
 
-    def write(self, start: int, buffer: Any) -> None: ...
+    def write(self, starts: Sequence[int], buffers: Sequence[Any]) -> None: ...
 
-    def read(self, start: int, buffer: Any) -> None: ...
+    def read(self, starts: Sequence[int], buffers: Sequence[Any]) -> None: ...
 
     def mark(self) -> Callable[[], object]:
         """Waits, when called, until what was written before this is in the region."""
@@ -68,11 +68,13 @@ class Mapped(Host):
 
     # not by slices of ``bytes``: ctypes lets other threads run meanwhile
 
-    def write(self, start: int, data: memoryview) -> None:
-        ctypes.memmove(self._at(start), _array(data), data.nbytes)
+    def write(self, starts: Sequence[int], buffers: Sequence[memoryview]) -> None:
+        for start, buffer in zip(starts, buffers, strict=True):
+            ctypes.memmove(self._at(start), _array(buffer), buffer.nbytes)
 
-    def read(self, start: int, out: memoryview) -> None:
-        ctypes.memmove(_array(out), self._at(start), out.nbytes)
+    def read(self, starts: Sequence[int], buffers: Sequence[memoryview]) -> None:
+        for start, buffer in zip(starts, buffers, strict=True):
+            ctypes.memmove(_array(buffer), self._at(start), buffer.nbytes)
 
     def _at(self, start: int) -> ctypes.c_void_p:
         return ctypes.c_void_p(self._first + start)

@@ -35,13 +35,15 @@ class Paced:
     def right(self, buffers: Sequence[Any], checksums: Sequence[str]) -> list[bool]:
         return self._memory.right(buffers, checksums)
 
-    def write(self, start: int, buffer: Any) -> None:
-        with self._transfer("write", buffer):
-            self._memory.write(start, buffer)
+    def write(self, starts: Sequence[int], buffers: Sequence[Any]) -> None:
+        for start, buffer in zip(starts, buffers, strict=True):
+            with self._transfer("write", buffer):
+                self._memory.write([start], [buffer])
 
-    def read(self, start: int, buffer: Any) -> None:
-        with self._transfer("read", buffer):
-            self._memory.read(start, buffer)
+    def read(self, starts: Sequence[int], buffers: Sequence[Any]) -> None:
+        for start, buffer in zip(starts, buffers, strict=True):
+            with self._transfer("read", buffer):
+                self._memory.read([start], [buffer])
 
     @contextmanager
     def _transfer(self, direction: str, buffer: Any) -> Iterator[None]:

@@ -155,8 +155,7 @@ class Putting:
 
     def write(self) -> str:
         self._pause()
-        for room, buffer in zip(self._rooms, self._buffers, strict=True):
-            self._memory.write(room.start, buffer)
+        self._memory.write([room.start for room in self._rooms], self._buffers)
         self._written = self._memory.mark()
         return ""
 
@@ -185,8 +184,9 @@ class Reading:
             one is not None and one.size == memory.size(out) and one.start + one.size <= pool.size
             for one, out in zip(extents, outs, strict=True)
         ]
-        self._found = [pair for pair, there in zip(zip(extents, outs, strict=True), self.there, strict=True) if there]
-        self._right = [True] * len(self._found)
+        self._extents = [extent for extent, there in zip(extents, self.there, strict=True) if there]
+        self._outs = [out for out, there in zip(outs, self.there, strict=True) if there]
+        self._right = [True] * len(self._extents)
         begins = [*takewhile(lambda step: step is not Loading.VERIFY, steps)]
         self._left = steps[len(begins) :]
         for step in begins:
@@ -200,13 +200,11 @@ class Reading:
         return [there and next(right) for there in self.there]
 
     def fetch(self) -> None:
-        for extent, _ in self._found:
+        for extent in self._extents:
             self._memory.fetch(extent.start, extent.size)
 
     def copy(self) -> None:
-        for extent, out in self._found:
-            self._memory.read(extent.start, out)
+        self._memory.read([extent.start for extent in self._extents], self._outs)
 
     def verify(self) -> None:
-        checksums = [extent.checksum for extent, _ in self._found]
-        self._right = self._memory.right([out for _, out in self._found], checksums)
+        self._right = self._memory.right(self._outs, [extent.checksum for extent in self._extents])

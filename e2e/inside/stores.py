@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, defaultdict, deque
 from contextlib import nullcontext
 
 import torch
@@ -103,7 +103,7 @@ class Stores:
         try:
             self._staged[store.key] = self._kv(store)
         except torch.OutOfMemoryError:
-            self._missed(store, "no_memory")
+            self._rank.count({"stores_begun": 1, **self._missed(store, "no_memory")}, store.settings)
 
     def _kv(self, store: Store) -> torch.Tensor:
         """What stands in the cache of a chunk, [L, 2, chunk, H, D] or, as an object in Maru's order, [2, L, ..]."""
@@ -147,13 +147,18 @@ class Stores:
 
     def _put(self, copied: list[Copied]) -> None:
         """In the current stream."""
+        for settings, chunks in Counter(store.settings for store, _ in copied).items():
+            self._rank.count({"stores_begun": chunks}, settings)
         under_way: deque[tuple[Store, torch.Tensor, Putting, list[str]]] = deque()
+        ended: defaultdict[RequestSettings, Counter[str]] = defaultdict(Counter)
         for store, staged in copied:
             under_way.append((store, staged, *self._putting(store, staged)))
             if len(under_way) > self._ahead:
-                self._end(*under_way.popleft())
+                ended[under_way[0][0].settings] += self._end(*under_way.popleft())
         while under_way:
-            self._end(*under_way.popleft())
+            ended[under_way[0][0].settings] += self._end(*under_way.popleft())
+        for settings, counts in ended.items():
+            self._rank.count(counts, settings)
 
     def _group(self, store: Store) -> str:
         return f"{store.key}@{self._rank.number}"
@@ -161,7 +166,7 @@ class Stores:
     def _objects(self, store: Store, staged: torch.Tensor) -> list[tuple[str, object]]:
         storage_format = store.settings.storage_format
         parts = list(staged) if storage_format == "layerwise" else [staged]
-        names = keys.object_names(self._group(store), storage_format, len(self._layers))
+        names = keys.object_names(self._group(store), storage_format, range(len(self._layers)))
         return [(name, buffer(part)) for name, part in zip(names, parts, strict=True)]
 
     def _putting(self, store: Store, staged: torch.Tensor) -> tuple[Putting, list[str]]:
@@ -172,7 +177,6 @@ class Stores:
         fault.stored(
             store.key, staged if store.settings.storage_format == "layerwise" else staged.transpose(0, 1), scene
         )
-        self._rank.count({"stores_begun": 1}, store.settings)
         if fault.store_steps != STORE:
             scene.fired()
         putting = self._rank.pool.putting(
@@ -181,7 +185,8 @@ class Stores:
         )  # fmt: skip
         return putting, evicted
 
-    def _end(self, store: Store, staged: torch.Tensor, putting: Putting, evicted: list[str]) -> None:
+    def _end(self, store: Store, staged: torch.Tensor, putting: Putting, evicted: list[str]) -> Counter[str]:
+        """What is to be counted."""
         why = putting.end()
         if store.settings.fault:
             one = faults.Put(
@@ -191,14 +196,11 @@ class Stores:
                 self._rank.pool, one, self._last_put, self._rank.scene(store.settings)
             )
             self._last_put = self._last_put if why else one
-        if why:
-            self._missed(store, why)
-        else:
-            self._rank.count({"stored_chunks": 1, "stored_bytes": staged.nbytes}, store.settings)
+        return self._missed(store, why) if why else Counter(stored_chunks=1, stored_bytes=staged.nbytes)
 
-    def _missed(self, store: Store, why: str) -> None:
+    def _missed(self, store: Store, why: str) -> Counter[str]:
         log.warning("Chunk %d of %s is not stored: %s.", store.chunk, store.request, WHY_NOT[why])
-        self._rank.count({"store_failures": 1, why: 1}, store.settings)
+        return Counter({"store_failures": 1, why: 1})
 
     def _read_again(self, store: Store, staged: torch.Tensor) -> None:
         """A planted fault reads what lies in a chunk's blocks by now."""
@@ -212,9 +214,12 @@ class Stores:
         if self._storer and self._rank.config.slow_s:
             self._closing.wait(self._rank.config.slow_s)
 
+    def under_way(self, request: str) -> bool:
+        return self._storer is not None and self._storer.busy_for(request)
+
     def met(self, finished_requests: set[str]) -> None:
         """Counts those that ended while they were stored."""
-        met = [request for request in finished_requests if self._storer and self._storer.busy_for(request)]
+        met = [request for request in finished_requests if self.under_way(request)]
         if met:
             self._rank.pool.evidence.count({"stores_after_end": len(met)})
 

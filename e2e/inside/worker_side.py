@@ -219,6 +219,9 @@ class WorkerSide:
             }
         )  # fmt: skip
 
+    def stores_under_way(self, request: str) -> bool:
+        return self._stores.under_way(request)
+
     # reports
 
     def finished(self, finished_requests: set[str]) -> tuple[set[str], set[str]]:

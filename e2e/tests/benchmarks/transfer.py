@@ -92,7 +92,7 @@ class Bench:
         self.worker.begin_step(stores, set())
         self.worker.end_step()
         free = time.perf_counter() - began
-        while self.pool.find([f"{number}-{self.chunks - 1}@0"]) == [None]:
+        while self.worker.stores_under_way(f"r{number}"):
             time.sleep(0.0005)
         return free, time.perf_counter() - began
 

@@ -83,6 +83,8 @@ def test_neighbours_are_hashed_as_they_lie_and_strangers_too(memory):
     whole = _bytes(6, 32)
     uneven = [*whole[:2], _bytes(48), *whole[2:]]
     expected = memory.checksums([*whole])()
-    assert [len(rows) for rows in gpu_memory.rows_of(uneven)] == [2, 1, 4]
+    assert [len(rows) for _, rows in gpu_memory.runs(uneven)] == [2, 1, 4]
+    apart = gpu_memory.runs([*whole], [0, 32, 64, 100, 132, 0])
+    assert [(start, len(rows)) for start, rows in apart] == [(0, 3), (100, 2), (0, 1)]
     assert memory.checksums([row.clone() for row in whole])() == expected
     assert [one for at, one in enumerate(memory.checksums(uneven)()) if at != 2] == expected

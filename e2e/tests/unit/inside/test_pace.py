@@ -20,11 +20,13 @@ class Bytes(Host):
     def __init__(self, size: int = 1 << 16) -> None:
         self.bytes, self.asked = filled(0, size), []
 
-    def write(self, start: int, buffer: memoryview) -> None:
-        self.bytes[start : start + buffer.nbytes] = buffer
+    def write(self, starts: list[int], buffers: list[memoryview]) -> None:
+        for start, buffer in zip(starts, buffers, strict=True):
+            self.bytes[start : start + buffer.nbytes] = buffer
 
-    def read(self, start: int, buffer: memoryview) -> None:
-        buffer[:] = self.bytes[start : start + buffer.nbytes]
+    def read(self, starts: list[int], buffers: list[memoryview]) -> None:
+        for start, buffer in zip(starts, buffers, strict=True):
+            buffer[:] = self.bytes[start : start + buffer.nbytes]
 
     def write_back(self, start: int, size: int) -> None:
         self.asked.append(("write_back", start, size))
@@ -65,10 +67,10 @@ def test_what_is_no_pace(given, why):
 def test_nothing_is_faster_than_the_link():
     paced, data = Paced(Bytes(), Pace(1e6, 2e6)), memoryview(bytearray(i % 251 for i in range(5000)))
     began = time.perf_counter_ns()
-    paced.write(100, data)
+    paced.write([100], [data])
     wrote = time.perf_counter_ns()
     out = filled(0, 5000)
-    paced.read(100, out)
+    paced.read([100], [out])
     read = time.perf_counter_ns()
     assert out == data
     assert min(wrote - began, read - wrote) >= 7e6, "5 ms for 5000 bytes at 1 MB/s, and 2 ms before them"
@@ -85,7 +87,7 @@ def test_nothing_is_faster_than_the_link():
 
 def test_threads_share_a_direction_and_their_latencies_overlap():
     paced = Paced(Bytes(), Pace(1e6, 5e6))
-    threads = [threading.Thread(target=paced.write, args=(0, filled(0, 2000))) for _ in range(4)]
+    threads = [threading.Thread(target=paced.write, args=([0], [filled(0, 2000)])) for _ in range(4)]
     began = time.perf_counter_ns()
     for thread in threads:
         thread.start()
@@ -110,7 +112,7 @@ def test_what_moves_cache_lines_is_the_memory_s_own():
 def test_a_transfer_that_fails_is_counted_and_raised():
     paced = Paced(Bytes(10), Pace(None, 1))
     with pytest.raises(ValueError, match="structures"):
-        paced.write(8, filled(0, 5))
+        paced.write([8], [filled(0, 5)])
     assert paced.counters()["paced_writes"] == 1
 
 

@@ -72,8 +72,11 @@ class Cache(Host):
         if self.kept:
             self._clean(self.rng.choice(list(self.kept)))
 
-    def write(self, start: int, data: memoryview) -> None:
-        content = bytes(data)
+    def write(self, starts: Sequence[int], buffers: Sequence[memoryview]) -> None:
+        for start, buffer in zip(starts, buffers, strict=True):
+            self._write(start, bytes(buffer))
+
+    def _write(self, start: int, content: bytes) -> None:
         for line in self._lines(start, len(content)):
             self.meanwhile()
             whole = bytearray(self._get(line))
@@ -81,7 +84,11 @@ class Cache(Host):
             whole[begin - line * LINE : end - line * LINE] = content[begin - start : end - start]
             self.kept[line] = bytes(whole), True
 
-    def read(self, start: int, out: memoryview) -> None:
+    def read(self, starts: Sequence[int], buffers: Sequence[memoryview]) -> None:
+        for start, buffer in zip(starts, buffers, strict=True):
+            self._read(start, buffer)
+
+    def _read(self, start: int, out: memoryview) -> None:
         found = {}
         for line in self._lines(start, out.nbytes):
             self.meanwhile()
@@ -168,9 +175,9 @@ def test_cache_lines_are_moved_by_libpmem_or_one_sentence_says_what_lacks(tmp_pa
     except PoolError as error:
         assert str(error) == "embedded_pool_flush needs libpmem; install libpmem1, or leave it out."  # noqa: PT017
         return
-    memory.write(100, filled(7, 200))
+    memory.write([100], [filled(7, 200)])
     memory.write_back(100, 200)
     memory.fetch(100, 200)
     out = filled(0, 200)
-    Mapped(mapped).read(100, out)
+    Mapped(mapped).read([100], [out])
     assert out == filled(7, 200)
