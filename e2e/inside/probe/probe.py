@@ -63,6 +63,8 @@ class Probe:
         one = self._layers[0]
         self._cuda = one.device.type == "cuda"
         self._ring = Ring(keep_bytes, pinned=self._cuda) if keep_bytes else None
+        # what is kept crosses to the host beside the model's work
+        self._side = torch.cuda.Stream(one.device) if self._cuda and self._ring else None
         self._steps = Steps()
         self._reads: list[DigestRow] = []
         self._rows: deque[DigestRow] = deque(maxlen=_ROWS)
@@ -180,7 +182,10 @@ class Probe:
             pages = hashing.gathered(layers, row.index, kept if direct else None)
             row.values |= zip(group, hashing.digests(pages, keep=4), strict=True)
             if kept is not None and not direct:
-                kept.copy_(pages, non_blocking=True)
+                self._side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(self._side):
+                    kept.copy_(pages, non_blocking=True)
+                pages.record_stream(self._side)
         if row.slots:
             pages = hashing.gathered(self._layers, row.last)
             row.tail |= enumerate(hashing.digests(pages[..., : row.slots, :], keep=4))
@@ -215,6 +220,8 @@ class Probe:
             return
         known = self._computed[row.tracked.prompt]
         raw = self._ring.find(row.tracked.prompt, *self._raw_form(known)) if self._ring else None
+        if self._side:
+            self._side.synchronize()
         pages = pages.cpu()
         if raw is None or (self._cuda and not self._still(row, number, pages)):
             return

@@ -137,16 +137,18 @@ def pinned_copies(size: int, device: torch.device) -> dict[str, float]:
 
 
 def digest_cost(bench: Bench, tokens: int) -> float:
-    """Seconds that the digests of one computed prompt keep host and device."""
+    """Seconds that the digests of one computed prompt keep the model's stream."""
     probe = Probe(bench.layers, keep_bytes=256 << 20, samples=4)
-    blocks = bench.source[: tokens // BLOCK]
-
-    def once() -> None:
-        tracked = Tracked("r", prompt=1, length=tokens, blocks=blocks)
+    tracked = Tracked("r", prompt=1, length=tokens, blocks=bench.source[: tokens // BLOCK])
+    taken = []
+    for _ in range(REPEATS + 1):
+        bench.settle()
+        began = time.perf_counter()
         probe._finish(Step(reads=[], completes=[tracked]))
-
-    once()
-    return statistics.median(bench.timed(once) for _ in range(REPEATS))
+        if bench.device.type == "cuda":
+            torch.cuda.current_stream().synchronize()
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken[1:])
 
 
 @contextmanager
