@@ -10,9 +10,11 @@ GPU = Path(__file__).resolve().parents[4] / "scripts" / "gpu"
 PYTHON = r"""#!/usr/bin/env bash
 [[ "$1" == -c ]] && { echo "$VLLM"; exit 0; }
 [[ "${4:-}" == --help ]] && exit 0
-echo "$3" >>"$CALLS"
+[[ "$2" == e2e.stack.shaped ]] && { [[ "$3" == tiny ]] && echo "$4/tiny" && exit 0; exit 1; }
+step="${3:-${2##*.}}"
+echo "$step" >>"$CALLS"
 echo "$*" >>"$CALLS.whole"
-code="${3^^}_CODE"
+code="${step^^}_CODE"
 exit "${!code:-0}"
 """
 
@@ -35,17 +37,24 @@ def run(tmp_path):
 
 def test_every_step_runs_whatever_the_others_say(run, tmp_path):
     done = run(PLACEMENT_CODE="70")
-    assert (tmp_path / "calls").read_text().split() == ["placement", "run", "faults", "gain"]
+    assert (tmp_path / "calls").read_text().split() == ["transfer", "placement", "run", "faults", "gain", "gain"]
     assert done.returncode == 70
 
 
 def test_what_stands_behind_the_dashes_is_for_grid_and_gain(run, tmp_path):
     assert run("--", "--cell", "tensor_parallel=2").returncode == 0
-    given = {
-        line.split()[2]: "--cell tensor_parallel=2" in line
-        for line in (tmp_path / "calls.whole").read_text().splitlines()
-    }
+    whole = (tmp_path / "calls.whole").read_text().splitlines()
+    given = {line.split()[2]: "--cell tensor_parallel=2" in line for line in whole if "e2e.cli" in line}
     assert given == {"placement": False, "run": True, "faults": False, "gain": True}
+
+
+def test_a_model_of_a_shape_is_made_first_and_given_to_every_step(run, tmp_path):
+    assert run("--shape", "tiny", "--models", str(tmp_path)).returncode == 0
+    steps = [
+        line for line in (tmp_path / "calls.whole").read_text().splitlines() if " run " in line or " gain " in line
+    ]
+    assert len(steps) == 3
+    assert all(f"--model {tmp_path}/tiny" in line for line in steps)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +83,9 @@ def test_only_named_steps_run(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "environ", "says"),
     [
-        (("--only", "gird"), {}, "no step gird; use check, placement, grid, faults, gain."),
+        (("--only", "gird"), {}, "no step gird; use check, transfer, placement, grid, faults, gain, overlap."),
         (("--bundle", "/nowhere"), {}, "no folder /nowhere."),
+        (("--shape", "9b"), {}, "no model of shape 9b."),
         (("--no-such-flag",), {}, "--no-such-flag is unknown."),
         ((), {"VLLM": "0.13.0"}, "vLLM 0.13.0 is not one of 0.14 to 0.33, which the rig knows."),
         ((), {"VLLM": "1.2.0"}, "vLLM 1.2.0 is not one of 0.14 to 0.33, which the rig knows."),
