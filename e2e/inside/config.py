@@ -30,9 +30,9 @@ RENAMED = {
 USED = (
     "maru_pool_size", "maru_kv_chunk_tokens", "maru_use_layerwise", "maru_async_load", "maru_async_store",
     "maru_overlap_load_with_compute", "maru_overlap_release_after_layers",
-    "embedded_pool_dir", "embedded_pool_path", "embedded_pool_numa", "embedded_index", "embedded_index_limit_s",
-    "embedded_evict", "embedded_pool_flush", "embedded_pool_pace", "embedded_placement", "embedded_pace_s",
-    "embedded_slow_s", "embedded_fault",
+    "embedded_pool_dir", "embedded_pool_path", "embedded_pool_offset", "embedded_pool_numa", "embedded_index",
+    "embedded_index_limit_s", "embedded_evict", "embedded_pool_flush", "embedded_pool_pace", "embedded_placement",
+    "embedded_pace_s", "embedded_slow_s", "embedded_fault",
 )  # fmt: skip
 _ADDRESS = re.compile(r"[^\s:{}]+:[0-9]{1,5}")
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*$", re.IGNORECASE)
@@ -97,9 +97,9 @@ class EmbeddedConfig:
     pool's index, empty for one of this engine's own; it has ``index_limit_s`` seconds for an answer. ``evict``: may a
     full pool drop what was not used for the longest time? ``async_store``: are chunks stored beside the compute?
     ``slow_s``: what moves a chunk beside the compute takes so many seconds longer, so that it is sure to be met under
-    way. ``numa``: the node in whose memory the pool lies, None: of whoever touches it first.
-    ``flush``: is the pool in memory whose users may not see each other's caches? ``link``: the pace at which it is read
-    and written, None: its own."""
+    way. ``offset``: where in its file or device the pool begins, in bytes. ``numa``: the node in whose memory it lies,
+    None: of whoever touches it first. ``flush``: is the pool in memory whose users may not see each other's caches?
+    ``link``: the pace at which it is read and written, None: its own."""
 
     pool_dir: str
     pool_path: str
@@ -113,6 +113,7 @@ class EmbeddedConfig:
     evict: bool = False
     async_store: bool = False
     slow_s: float = 0.0
+    offset: int = 0
     numa: int | None = None
     flush: bool = False
     link: Pace | None = None
@@ -160,6 +161,7 @@ def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
         slow_s=_seconds(values, "embedded_slow_s", 0.0),
         flush=_flag(values, "embedded_pool_flush"),
         link=_link(values.get("embedded_pool_pace")),
+        offset=size_bytes(values["embedded_pool_offset"]) if values.get("embedded_pool_offset") else 0,
         numa=_whole(values, "embedded_pool_numa", 0, least=0) if "embedded_pool_numa" in values else None,
     )
 

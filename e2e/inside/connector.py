@@ -170,7 +170,7 @@ def _pool(config: EmbeddedConfig, *, engine: str, rank: int, on_gpu: bool) -> Po
         raise PoolError(f"No pool without its index: {error}; see {folder / 'index.log'}.") from None
     index = Client(address, name=engine, limit_s=config.index_limit_s)
     evidence = Evidence(config.pool_dir, engine, rank)
-    mapped = region(config.pool_path, config.pool_size, numa=config.numa)
+    mapped = region(config.pool_path, config.pool_size, offset=config.offset, numa=config.numa)
     memory = Flushed(mapped) if config.flush else Mapped(mapped)
     memory = OnGpu(memory) if on_gpu else memory
     memory = Paced(memory, config.link) if config.link else memory

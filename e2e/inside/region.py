@@ -26,40 +26,78 @@ class PoolError(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """``align``: a region's size is a multiple of it. ``most``: bytes that there are, None where a file grows."""
+    """``align``: a region's size is a multiple of it, and where it begins. ``most``: bytes that there are, None where a
+    file grows. ``device``: nothing but a shared mapping reads or writes it."""
 
     name: str
     align: int = 1
     most: int | None = None
 
+    @property
+    def device(self) -> bool:
+        return self.most is not None
 
-def region(path: str, size: int, *, numa: int | None = None) -> mmap.mmap:
-    """The first ``size`` bytes of what lies at ``path``, shared; a file is made, and made as long as that. ``numa``:
-    the node whose memory they are to lie in, whoever touches them first. Raises PoolError."""
+
+class Region(mmap.mmap):
+    """``refused``: why nothing is to be flushed to what it is a mapping of, empty where it may be."""
+
+    refused: str = ""
+
+    def flush(self, *where: int) -> None:
+        if self.refused:
+            raise PoolError(self.refused)
+        super().flush(*where)
+
+
+def region(
+    path: str, size: int, *, offset: int = 0, flags: int = mmap.MAP_SHARED, numa: int | None = None
+) -> Region:  # fmt: skip
+    """``size`` bytes from ``offset`` on of what lies at ``path``; a file is made, and made as long as that. ``flags``:
+    mmap's. ``numa``: the node whose memory they are to lie in, whoever touches them first. Raises PoolError."""
     handle = _open(path)
     try:
         kind = _kind(path, handle)
-        if size % kind.align:
-            raise PoolError(
-                f"The pool {path} is {kind.name}, whose sizes are multiples of {kind.align >> 10} KiB, and "
-                f"maru_pool_size is {size} bytes; round it."
-            )
-        if kind.most is not None and size > kind.most:
-            raise PoolError(
-                f"The pool {path} is {kind.name} of {kind.most >> 20} MiB, and maru_pool_size asks for {size >> 20}; "
-                "set a smaller one."
-            )
-        mapped = _mapped(path, handle, size, grows=kind.most is None)
+        _check(path, kind, size, offset, flags)
+        mapped = _mapped(path, handle, size, offset, flags, grows=not kind.device)
     finally:
         os.close(handle)
+    if kind.device:
+        mapped.refused = (
+            f"The pool {path} is {kind.name}, which has no msync: what is written is in its memory when it leaves the "
+            "cache; set embedded_pool_flush."
+        )
     if numa is not None:
         _bind(mapped, numa)
     return mapped
 
 
+def _check(path: str, kind: Kind, size: int, offset: int, flags: int) -> None:
+    begins = max(kind.align, mmap.ALLOCATIONGRANULARITY)
+    for what, setting, value, align in (
+        ("sizes", "maru_pool_size", size, kind.align),
+        ("beginnings", "embedded_pool_offset", offset, begins),
+    ):
+        if value % align:
+            raise PoolError(
+                f"The pool {path} is {kind.name}, whose {what} are multiples of {align >> 10} KiB, and {setting} is "
+                f"{value} bytes; round it."
+            )
+    if kind.most is not None and offset + size > kind.most:
+        begin = f" from {offset >> 20} on" if offset else ""
+        raise PoolError(
+            f"The pool {path} is {kind.name} of {kind.most >> 20} MiB, and maru_pool_size asks for {size >> 20}{begin}"
+            "; set a smaller one."
+        )
+    if kind.device and flags & mmap.MAP_PRIVATE:
+        raise PoolError(f"The pool {path} is {kind.name}, which is mapped shared or not at all; use MAP_SHARED.")
+
+
 def _open(path: str) -> int:
+    folder = Path(path).parent
+    if folder == Path("/dev") and not Path(path).exists():  # a file there would be memory, but nobody's pool
+        raise PoolError(f"There is no device {path}; daxctl list shows what this host has, or name a file.")
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise PoolError(f"The pool {path} can't be opened ({error.strerror}); name another place.") from None
@@ -97,12 +135,12 @@ def _file_system(path: str) -> str:
     return best[1]
 
 
-def _mapped(path: str, handle: int, size: int, *, grows: bool) -> mmap.mmap:
+def _mapped(path: str, handle: int, size: int, offset: int, flags: int, *, grows: bool) -> Region:
     try:
-        if grows and os.fstat(handle).st_size < size:
+        if grows and os.fstat(handle).st_size < offset + size:
             # else a full file system would be met as SIGBUS in the middle of a store
-            os.posix_fallocate(handle, 0, size)
-        return mmap.mmap(handle, size, flags=mmap.MAP_SHARED)
+            os.posix_fallocate(handle, 0, offset + size)
+        return Region(handle, size, flags=flags, offset=offset)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise PoolError(
@@ -111,7 +149,7 @@ def _mapped(path: str, handle: int, size: int, *, grows: bool) -> mmap.mmap:
         ) from None
 
 
-def _bind(mapped: mmap.mmap, node: int) -> None:
+def _bind(mapped: Region, node: int) -> None:
     """mbind(2), which counts for pages that nobody has touched. Device DAX has its node from the firmware."""
     try:
         numa = ctypes.CDLL("libnuma.so.1", use_errno=True)

@@ -7,6 +7,7 @@ import errno
 import mmap
 import os
 import stat
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,7 +40,8 @@ class Device:
     def install(self, patch: pytest.MonkeyPatch, sysfs: Path) -> None:
         patch.setattr(region, "SYSFS", sysfs)
         patch.setattr(region, "os", _Instead(os, open=self.open, fstat=self.fstat, posix_fallocate=self.fallocate))
-        patch.setattr(region, "mmap", _Instead(mmap, mmap=self.mmap))
+        patch.setattr(region, "mmap", _Instead(mmap, mmap=partial(self.mapped, Map)))
+        patch.setattr(region, "Region", partial(self.mapped, region.Region))
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
         handle = os.open(path, flags & ~os.O_CREAT, mode) if str(path) == str(self.path) else os.open(path, flags, mode)
@@ -57,13 +59,14 @@ class Device:
             raise _refused(errno.ENODEV)
         os.posix_fallocate(handle, *where)
 
-    def mmap(self, handle: int, length: int, flags: int = mmap.MAP_SHARED, offset: int = 0) -> mmap.mmap:
-        if handle not in self._handles:
-            return mmap.mmap(handle, length, flags=flags, offset=offset)
-        if not length or length % ALIGN or offset % ALIGN or flags != mmap.MAP_SHARED:
-            raise _refused(errno.EINVAL)
-        assert offset + length <= self.size, "the device would map it, and kill whoever touches the end by SIGBUS"
-        return Map(handle, length, flags=flags, offset=offset)
+    def mapped(
+        self, kind: type[mmap.mmap], handle: int, length: int, flags: int = mmap.MAP_SHARED, offset: int = 0
+    ) -> mmap.mmap:  # fmt: skip
+        if handle in self._handles:
+            if not length or length % ALIGN or offset % ALIGN or flags != mmap.MAP_SHARED:
+                raise _refused(errno.EINVAL)
+            assert offset + length <= self.size, "the device would map it, and kill whoever touches the end by SIGBUS"
+        return kind(handle, length, flags=flags, offset=offset)
 
 
 class _Instead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from pathlib import Path
 
@@ -15,6 +16,12 @@ from e2e.inside.region import region
 def filled(value: int, size: int) -> memoryview:
     """What a pool takes and fills: ``size`` bytes, all the same."""
     return memoryview(bytearray([value]) * size)
+
+
+def content(name: str) -> memoryview:
+    """What an object of this name must be, whoever stored it."""
+    seed = random.Random(name)
+    return filled(seed.randrange(256), seed.randrange(20_000, 60_000))
 
 
 def index_of(size: int, owner: int = 1) -> Index:

@@ -7,6 +7,7 @@ import mmap
 import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import uuid
@@ -23,7 +24,10 @@ from e2e.tests.unit.inside.dax import ALIGN, Device
 from e2e.tests.unit.inside.pools import filled, index_of
 
 SIZE = 2 * ALIGN
-PLACES = ("shared memory", "file", "hugetlbfs", "DAX device")
+#: A real DAX device, such as /dev/dax0.0, whose first bytes these tests may overwrite.
+DEVICE = os.environ.get("CXL_DEVICE", "")
+DEVICES = ("double of a DAX device", *((DEVICE,) if DEVICE else ()))
+PLACES = ("shared memory", "file", "hugetlbfs", *DEVICES)
 PAGES = Path("/proc/sys/vm/nr_hugepages")
 
 
@@ -35,10 +39,13 @@ def path(request, tmp_path, monkeypatch):
     elif request.param == "hugetlbfs":
         with_pages = request.getfixturevalue("huge")
         yield str(with_pages / "pool")
+    elif request.param == DEVICE:
+        region(DEVICE, SIZE)[:] = bytes(SIZE)
+        yield DEVICE
     else:
         folder = Path("/dev/shm") / f"region-test-{uuid.uuid4().hex}"
         folder.mkdir()
-        if request.param == "DAX device":
+        if request.param in DEVICES:
             Device(folder / "pool", SIZE, tmp_path).install(monkeypatch, tmp_path)
         yield str(folder / "pool")
         shutil.rmtree(folder)
@@ -93,21 +100,45 @@ def test_a_pool_keeps_objects_in_it(path, tmp_path):
     assert out == stored
 
 
-@pytest.mark.parametrize("path", ["DAX device", "hugetlbfs"], indirect=True)
+def test_it_may_begin_further_on(path):
+    region(path, ALIGN, offset=ALIGN)[:3] = b"kv!"
+    assert region(path, SIZE)[ALIGN : ALIGN + 3] == b"kv!"
+
+
+def test_a_place_between_pages_is_one_sentence(path):
+    with pytest.raises(PoolError, match=r"whose beginnings are multiples of \d+ KiB, and embedded_pool_offset is 2560"):
+        region(path, ALIGN, offset=2560)
+
+
+@pytest.mark.parametrize("path", [*DEVICES, "hugetlbfs"], indirect=True)
 def test_a_size_between_its_multiples_is_one_sentence(path):
     with pytest.raises(PoolError, match=r"whose sizes are multiples of 2048 KiB, and maru_pool_size is .* round it\.$"):
         region(path, SIZE - 4096)
 
 
-@pytest.mark.parametrize("path", ["DAX device"], indirect=True)
-def test_more_than_a_device_has_is_one_sentence(path):
+@pytest.mark.parametrize("path", DEVICES, indirect=True)
+@pytest.mark.parametrize("begin", [0, ALIGN])
+def test_more_than_a_device_has_is_one_sentence(path, begin):
+    most = _size_of(DEVICE) if path == DEVICE else SIZE
     with pytest.raises(
-        PoolError, match=r"is a DAX device of 4 MiB, and maru_pool_size asks for 6; set a smaller one\.$"
+        PoolError, match=rf"is a DAX device of {most >> 20} MiB, and maru_pool_size asks for .*; set a smaller one\.$"
     ):
-        region(path, SIZE + ALIGN)
+        region(path, most + ALIGN - begin, offset=begin)
 
 
-@pytest.mark.parametrize("path", ["DAX device"], indirect=True)
+@pytest.mark.parametrize("path", DEVICES, indirect=True)
+def test_a_private_mapping_of_a_device_is_one_sentence(path):
+    with pytest.raises(PoolError, match=r"is a DAX device, which is mapped shared or not at all; use MAP_SHARED\.$"):
+        region(path, SIZE, flags=mmap.MAP_PRIVATE)
+
+
+@pytest.mark.parametrize("path", DEVICES, indirect=True)
+def test_msync_of_a_device_is_one_sentence(path):
+    with pytest.raises(PoolError, match=r"is a DAX device, which has no msync: .*; set embedded_pool_flush\.$"):
+        region(path, SIZE).flush()
+
+
+@pytest.mark.parametrize("path", DEVICES, indirect=True)
 def test_the_double_has_a_device_s_rules(path):
     """Else it would prove nothing of one."""
     handle = module.os.open(path, os.O_RDWR)
@@ -119,14 +150,40 @@ def test_the_double_has_a_device_s_rules(path):
         module.os.posix_fallocate(handle, 0, SIZE)
     with pytest.raises(OSError, match="Invalid argument"):
         module.mmap.mmap(handle, SIZE).flush()
+    os.close(handle)
+
+
+def test_the_end_of_the_double_can_not_be_touched(tmp_path, monkeypatch):
+    device = Device(tmp_path / "pool", SIZE, tmp_path)
+    device.install(monkeypatch, tmp_path)
+    handle = module.os.open(str(device.path), os.O_RDWR)
     with pytest.raises(AssertionError, match="SIGBUS"):
         module.mmap.mmap(handle, SIZE + ALIGN)
     os.close(handle)
 
 
+@pytest.mark.skipif(not DEVICE, reason="CXL_DEVICE names no DAX device, such as scripts/cxl-host has")
+def test_whoever_touches_the_end_of_a_device_is_killed():
+    """So a region asks first."""
+    size = _size_of(DEVICE)
+    script = f"import mmap, os; mmap.mmap(os.open({DEVICE!r}, os.O_RDWR), {size + ALIGN})[{size}]"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
+    assert ran.returncode == -signal.SIGBUS
+
+
+def _size_of(device: str) -> int:
+    return int(Path(f"/sys/bus/dax/devices/{Path(device).name}/size").read_text())
+
+
 def test_another_device_is_none():
     with pytest.raises(PoolError, match=r"The pool /dev/null is a device, but no DAX device; name one, or a file\.$"):
         region("/dev/null", SIZE)
+
+
+def test_a_device_that_is_not_there_is_one_sentence():
+    with pytest.raises(PoolError, match=r"There is no device /dev/dax99\.9; daxctl list shows .*, or name a file\.$"):
+        region("/dev/dax99.9", SIZE)
+    assert not Path("/dev/dax99.9").exists()
 
 
 def test_a_node_that_is_none_is_one_sentence(tmp_path):
