@@ -107,5 +107,35 @@ def test_of_a_connector_that_tells_no_placement_only_totals_are_counted():
     assert told["launches"]
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="something is launched here")
+def test_on_a_cpu_a_timeline_has_its_rows_and_nothing_in_them():
+    profile = Profile(None)
+    torch.zeros(3).add_(1)
+    assert profile.timeline() == {
+        row: [] for row in ("to_device", "from_device", "placement", "attention", "forward")
+    }  # fmt: skip
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_on_a_gpu_a_timeline_has_copies_placement_and_kernels_on_streams_of_their_own():
+    placed = [nullcontext]
+    profile = Profile(lambda around: placed.append(around or nullcontext))
+    host = torch.ones(32 << 20, dtype=torch.uint8, pin_memory=True)
+    matrix, side = torch.ones(2048, 2048, device="cuda"), torch.cuda.Stream()
+    for _ in range(4):
+        matrix @ matrix
+        with torch.cuda.stream(side):
+            moved = host.to("cuda", non_blocking=True)
+            with placed[-1]():
+                moved.add_(1)
+    found = profile.timeline()
+    assert (len(found["to_device"]), len(found["placement"])) == (4, 4)
+    assert found["forward"]
+    ends = [end for _, end in found["to_device"]]
+    assert all(end <= start for end, (start, _) in zip(ends, found["placement"], strict=True))
+    assert min(start for row in found.values() for start, _ in row) == 0
+
+
 def test_without_a_range_nothing_is():
     assert placed([each for each in EVENTS if each.name != PLACE]) == []
