@@ -27,8 +27,8 @@ from e2e.scenarios.arms import forgotten
 from e2e.scenarios.opening import PLAIN
 from e2e.scenarios.sized import Scenario, Sized
 
-#: Of each unit that is moved: so long that the blow falls while it is, and the last one is not yet there. Seconds.
-SLOW_S = 0.5
+#: So long a store and a load take at least, that the blow falls amid them on a busy machine, too. Seconds.
+MOVED_S = 3.0
 
 
 class Struck(Scenario):
@@ -38,10 +38,11 @@ class Struck(Scenario):
     needs = ("survives_restart", "slowed", "breakable")
 
     def program(self, cell: Sized) -> Program:
-        tokens = cell.length(2)
+        tokens = cell.length(1)
         whole = cell.hit(tokens)
+        units = whole.external.most // cell.rule.granularity
         plain = structs.replace(PLAIN, step=cell.fine)
-        one = Site("one", settings={"load": "async"}, step=cell.fine, slow_s=SLOW_S)
+        one = Site("one", settings={"load": "async"}, step=cell.fine, slow_s=MOVED_S / units)
         alone = Send("alone", plain.name, (0,), (Cold(),))
         same = (Like((alone.where,)),)
 
@@ -52,18 +53,20 @@ class Struck(Scenario):
             return send(name, Served(True, (hit,)), Loaded(alone.where), *claims, **how)
 
         def killed(amid: str, victim: Send) -> tuple[Step, ...]:
-            return Together((victim, Break("engine", f"kill_amid_{amid}", one.name))), Stop(one.name)
+            blow = Break("engine", f"kill_amid_{amid}", one.name, after_s=victim.after_s)
+            return Together((victim, blow)), Stop(one.name)
 
         start, apart = Start(one.name), forgotten(one)
         # what the warm-up stored is moved first, and is no longer than this prompt
-        stored_s = 2 * (whole.external.most / cell.rule.granularity) * SLOW_S + 2
+        warm_s, stored_s = MOVED_S + 1, 2 * MOVED_S + 2
+        storing = send("storing", Cold(), Happened("stores_cut_short"), after_s=warm_s)
         return Program(
             (plain, one),
             (Text(tokens),),
             (
                 alone,
                 start,
-                *killed("store", send("storing", Cold(), Happened("stores_cut_short"))),
+                *killed("store", storing),
                 *(start, served("stored", Hit(whole.local, Span(0, whole.external.most))), *apart),
                 *killed("load", served("loading", whole, Happened("loads_cut_short"), after_s=stored_s)),
                 *(start, served("loaded", whole), *apart, served("again", whole), Stop(one.name)),

@@ -10,6 +10,7 @@ from e2e.base.connector import Abilities, HitRule
 from e2e.base.program import Break, Happened, Like, Loaded, Mend, Program, Send, Start, Stop, Together
 from e2e.play.nemesis import known
 from e2e.scenarios.sized import Sized
+from e2e.scenarios.struck import MOVED_S
 from e2e.scenarios.table import SCENARIOS
 
 CELL = Sized(
@@ -82,6 +83,9 @@ def test_an_engine_is_struck_amid_its_work_and_others_come_after_it():
         ["kill_amid_store"], ["kill_amid_load"],
     ]  # fmt: skip
     victims = [part for blow in blows for part in blow.steps if isinstance(part, Send)]
+    struck = [part for blow in blows for part in blow.steps if isinstance(part, Break)]
+    assert [victim.after_s for victim in victims] == [blow.after_s for blow in struck], "it waits for no other's work"
+    assert all(victim.after_s > MOVED_S for victim in victims), "what the warm-up stored is moved by then"
     assert [happened(victim) for victim in victims] == [{"stores_cut_short": 1}, {"loads_cut_short": 1}]
     assert sum(isinstance(step, Start) for step in program.steps) == 3
     stored, loaded = (program.hits(program.send(("one", name)))[0].external for name in ("stored", "loaded"))
