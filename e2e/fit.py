@@ -15,6 +15,9 @@ from e2e.part import KeyPart
 from e2e.settings.settings import Settings
 from e2e.stack.model_facts import ModelFacts
 
+#: What an engine takes beside weights and KV, about: a CUDA context, or the imports of vLLM.
+ENGINE_BYTES = 1 << 30
+
 
 def fitted(
     key: str,
@@ -67,6 +70,11 @@ def fitted(
     _check_texts(part, limits)
     if part.bytes_per_token and not settings.attach:
         check_space(part, shared)
+    if settings.side_by_side > 1 and not (part.bytes_per_token or settings.kv_cache_bytes):
+        raise SettingsError(
+            f"--side-by-side: model {settings.model} does not tell how large its KV is, and an engine that is left to "
+            "itself takes all there is; give --kv-cache-size."
+        )
     return part
 
 
@@ -122,10 +130,26 @@ def check_space(part: KeyPart, shared: Path) -> None:
             "--lengths."
         )
     free = shutil.disk_usage(shared).free
+    pool = max(pool, needed * part.settings.side_by_side)  # several take no more of it than they store
     if free < pool and part.settings.launcher == "process":
         raise SettingsError(
             f"the pool needs {_mib(pool)} and {shared} has {_mib(free)} free; free space there, or set a smaller "
             "--pool-size."
+        )
+
+
+def check_beside(parts: Sequence[KeyPart], *, weights: int, free: int | None) -> None:
+    """Do as many engines fit as are to run side by side? In bytes: ``weights`` of the model, ``free`` on the GPU, or on
+    this machine, None where nobody tells."""
+    at_once = parts[0].settings.side_by_side if parts else 1
+    if at_once == 1 or free is None:
+        return
+    each = weights + ENGINE_BYTES + max(part.kv_bytes for part in parts)
+    if free < at_once * each:
+        where = "the GPU" if parts[0].settings.device == "cuda" else "this machine"
+        raise SettingsError(
+            f"--side-by-side: {at_once} engines need about {_mib(at_once * each)} and {where} has {_mib(free)} free; "
+            f"{free // each} would fit."
         )
 
 

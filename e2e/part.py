@@ -119,6 +119,12 @@ class KeyPart:
         wide = self.cells[0].get("dtype") == "float32"
         return self.model.kv_bytes_per_token(4 if wide else 2) if self.model else None
 
+    @property
+    def kv_bytes(self) -> int:
+        """Of the largest KV cache that one of its engines is given."""
+        rooms = (self.tokens(site) * KV_SPARE * (self.bytes_per_token or 0) for site in self.program.sites)
+        return self.settings.kv_cache_bytes or int(max(rooms))
+
     def _on_pool(self, site: Site) -> Adapter:
         if site.pool is None:
             return self.adapter

@@ -15,6 +15,7 @@ from e2e.base.event import Event
 from e2e.base.exhibit import Exhibit
 from e2e.base.judgement import Judgement
 from e2e.chosen import chosen, parts_of
+from e2e.fit import check_beside
 from e2e.grid.cells import by_engine
 from e2e.judge.cells import judge
 from e2e.judge.exhibits import exhibits
@@ -28,7 +29,9 @@ from e2e.replay.prompts import decoder
 from e2e.report import console, scoreboard
 from e2e.report.facts import facts
 from e2e.report.files import judged, write_reports
+from e2e.settings.device import free_bytes
 from e2e.settings.settings import FREE_OF_SHARDS, RECORDING, Settings
+from e2e.stack.model_facts import weights_bytes
 
 
 def run(settings: Settings, share: tuple[int, int] | None = None) -> int:
@@ -41,6 +44,8 @@ def run(settings: Settings, share: tuple[int, int] | None = None) -> int:
     todo = left(by_engine(grid.cells, adapter), done)
     parts, grid = parts_of(todo, grid, settings, adapter, made_of, whole=not (share or settings.shard))
     refuse_crowded(settings, adapter, parts)
+    if settings.side_by_side > 1:
+        check_beside(parts, weights=weights_bytes(made_of.model), free=free_bytes(settings.device))
     groups = by_baseline(parts)
     with under_way(
         settings, made_of, Name.new(next_attempt(before)), parts, before=before, steps=steps_of(groups),

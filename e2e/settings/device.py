@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+
+import psutil
 
 from e2e.base.errors import SettingsError
 
@@ -23,11 +26,26 @@ def choose(word: str) -> str:
 
 def has_gpu(*, limit_s: float = 20) -> bool:
     """Does the driver list a GPU? Asked without torch, which the rig never imports."""
+    return "GPU" in _asked("-L", limit_s=limit_s)
+
+
+def free_bytes(device: str) -> int | None:
+    """Memory that engines can have: of the GPU that has least, or of this machine. None where the driver tells none."""
+    if device == "cpu":
+        return psutil.virtual_memory().available
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    which = (f"--id={seen}",) if seen else ()
+    said = _asked("--query-gpu=memory.free", "--format=csv,noheader,nounits", *which, limit_s=20).split()
+    return min((int(mib) << 20 for mib in said if mib.isdigit()), default=None)
+
+
+def _asked(*words: str, limit_s: float) -> str:
+    """What nvidia-smi says; nothing where it is not, fails or hangs."""
     command = shutil.which("nvidia-smi")
     if command is None:
-        return False
+        return ""
     try:
-        listed = subprocess.run([command, "-L"], capture_output=True, text=True, timeout=limit_s, check=False)
+        listed = subprocess.run([command, *words], capture_output=True, text=True, timeout=limit_s, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return listed.returncode == 0 and "GPU" in listed.stdout
+        return ""
+    return listed.stdout if listed.returncode == 0 else ""

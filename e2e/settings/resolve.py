@@ -89,6 +89,8 @@ def _check_alone(chosen: Mapping[str, object]) -> None:
     if at_once != 1 and (chosen.get("attach") or chosen.get("launcher") == "docker"):
         other = "--attach" if chosen.get("attach") else "--launcher docker"
         raise SettingsError(f"--side-by-side shares this machine among engine processes of ours; drop it or {other}.")
+    if timed and chosen.get("executor") == "ray":
+        raise SettingsError("--timed has this machine to itself, and --executor ray plays on others, too; drop one.")
     if timed and chosen.get("attach"):
         raise SettingsError(
             "--timed lets no other run have engines, and who uses that of --attach is not known; drop one."

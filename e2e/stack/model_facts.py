@@ -31,6 +31,11 @@ class ModelFacts:
         return 2 * self.layers * self.kv_heads * self.head_size * element_bytes
 
 
+def weights_bytes(model: str) -> int:
+    """Of the files of a model folder; 0 for a hub id."""
+    return sum(path.stat().st_size for path in Path(model).glob("*.safetensors"))
+
+
 def model_facts(model: str) -> ModelFacts | None:
     """From the config.json of a model folder; None for a hub id, or a model that doesn't say."""
     config_file = Path(model) / "config.json"

@@ -12,7 +12,7 @@ from e2e.base.errors import SettingsError
 from e2e.base.program import Program, Site, Start, Stop, Text
 from e2e.chosen import with_faults
 from e2e.connectors.embedded import Embedded
-from e2e.fit import check_room, fitted
+from e2e.fit import ENGINE_BYTES, check_beside, check_room, fitted
 from e2e.grid.cells import Grid, by_engine, expand, in_scenarios
 from e2e.grid.selection import Selection
 from e2e.part import KeyPart
@@ -69,6 +69,31 @@ def test_a_score_of_all_plants_each_fault_where_it_is_to_be_seen_beside_its_clea
         ("replay", None), ("crowd", None), ("replay", "bit_flip"), ("crowd", "loads_exchanged")
     ]  # fmt: skip
     assert {cell.cell.get("fault") for cell in grid.invalid} == {"overlap_not_waited"}, "no cell overlaps"
+
+
+def test_engines_side_by_side_must_fit_and_how_many_would_is_said(part):
+    parts = part("replay", side_by_side=4)
+    room = 4 * (100 + ENGINE_BYTES + max(each.kv_bytes for each in parts))
+    assert parts[0].kv_bytes >= spec(parts[0], "connector").kv_cache_memory_bytes
+    check_beside(parts, weights=100, free=room)
+    said = "--side-by-side: 4 engines need about .* MiB and this machine has .* MiB free; 3 would fit"
+    with pytest.raises(SettingsError, match=said):
+        check_beside(parts, weights=100, free=room - 1)
+    check_beside(part("replay"), weights=100, free=0)
+
+
+def test_engines_side_by_side_are_given_their_room_in_bytes():
+    cells = expand(Selection(cells=CELLS), Embedded()).cells
+
+    def unknown(**settings):
+        return fitted(
+            "HND", cells, settings=Settings(side_by_side=2, model="org/name", **settings), adapter=Embedded(),
+            model=None, shared=Path("/dev/shm"),
+        )  # fmt: skip
+
+    with pytest.raises(SettingsError, match=r"model org/name does not tell how large its KV is.*give --kv-cache-size"):
+        unknown()
+    assert spec(unknown(kv_cache_bytes=1 << 28), "connector").beside == 2
 
 
 def test_room_is_what_texts_and_answers_need_or_what_the_site_says(part):

@@ -14,6 +14,7 @@ PYTHON = r"""#!/usr/bin/env bash
 step="${3:-${2##*.}}"
 echo "$step" >>"$CALLS"
 echo "$*" >>"$CALLS.whole"
+echo "${SAYS:-}"
 code="${step^^}_CODE"
 exit "${!code:-0}"
 """
@@ -37,7 +38,7 @@ def run(tmp_path):
 
 def test_every_step_runs_whatever_the_others_say(run, tmp_path):
     done = run(PLACEMENT_CODE="70")
-    assert (tmp_path / "calls").read_text().split() == ["transfer", "placement", "run", "faults", "gain", "gain"]
+    assert (tmp_path / "calls").read_text().split() == ["transfer", "placement", "run", "run", "faults", "gain", "gain"]
     assert done.returncode == 70
 
 
@@ -75,6 +76,15 @@ def test_the_worst_step_gives_the_code(run, codes, code):
     assert run(**codes).returncode == code
 
 
+def test_the_grid_is_run_once_more_side_by_side_and_what_that_took_is_said(run, tmp_path):
+    took = "took 130.2 s, 1.20 times what the slowest engine start (90.0 s) and the busiest one's answers (18.5 s) need"
+    done = run("--only", "side", "--", "--prompts", "2", SAYS=took)
+    assert f"side: {took}" in done.stdout.splitlines()
+    (words,) = (tmp_path / "calls.whole").read_text().splitlines()
+    assert "--side-by-side 4" in words
+    assert words.endswith("--prompts 2")
+
+
 def test_only_named_steps_run(run, tmp_path):
     assert run("--only", "grid", FAULTS_CODE="1").returncode == 0
     assert (tmp_path / "calls").read_text().split() == ["run"]
@@ -83,7 +93,7 @@ def test_only_named_steps_run(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "environ", "says"),
     [
-        (("--only", "gird"), {}, "no step gird; use check, transfer, placement, grid, faults, gain, overlap."),
+        (("--only", "gird"), {}, "no step gird; use check, transfer, placement, grid, side, faults, gain, overlap."),
         (("--bundle", "/nowhere"), {}, "no folder /nowhere."),
         (("--shape", "9b"), {}, "no model of shape 9b."),
         (("--no-such-flag",), {}, "--no-such-flag is unknown."),

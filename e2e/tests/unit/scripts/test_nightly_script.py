@@ -57,6 +57,12 @@ def test_self_test_first_then_every_grid_then_the_gates_code(clone):
     assert (clone / "summary").read_text() == "# summary\n"
 
 
+def test_the_self_test_may_run_side_by_side_and_the_grids_are_timed(clone):
+    run(clone, SIDE_BY_SIDE="4")
+    calls = (clone / "calls").read_text().splitlines()
+    assert [call.split()[0] for call in calls if "--side-by-side 4" in call] == ["faults", "faults"]
+
+
 def test_scenarios_are_those_that_the_variable_names(clone):
     run(clone, NIGHT_CODE="0", CONNECTORS="embedded", SCENARIOS="replay quick")
     rows = [line.split("\t") for line in (clone / "calls.steps").read_text().splitlines()]
