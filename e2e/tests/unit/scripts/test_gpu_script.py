@@ -14,7 +14,6 @@ PYTHON = r"""#!/usr/bin/env bash
 step="${3:-${2##*.}}"
 echo "$step" >>"$CALLS"
 echo "$*" >>"$CALLS.whole"
-echo "${SAYS:-}"
 code="${step^^}_CODE"
 exit "${!code:-0}"
 """
@@ -54,7 +53,7 @@ def test_a_model_of_a_shape_is_made_first_and_given_to_every_step(run, tmp_path)
     steps = [
         line for line in (tmp_path / "calls.whole").read_text().splitlines() if " run " in line or " gain " in line
     ]
-    assert len(steps) == 3
+    assert len(steps) == 4
     assert all(f"--model {tmp_path}/tiny" in line for line in steps)
 
 
@@ -76,10 +75,8 @@ def test_the_worst_step_gives_the_code(run, codes, code):
     assert run(**codes).returncode == code
 
 
-def test_the_grid_is_run_once_more_side_by_side_and_what_that_took_is_said(run, tmp_path):
-    took = "took 130.2 s, 1.20 times what the slowest engine start (90.0 s) and the busiest one's answers (18.5 s) need"
-    done = run("--only", "side", "--", "--prompts", "2", SAYS=took)
-    assert f"side: {took}" in done.stdout.splitlines()
+def test_the_grid_is_run_once_more_side_by_side(run, tmp_path):
+    assert run("--only", "side", "--", "--prompts", "2").returncode == 0
     (words,) = (tmp_path / "calls.whole").read_text().splitlines()
     assert "--side-by-side 4" in words
     assert words.endswith("--prompts 2")
