@@ -9,6 +9,7 @@ from e2e.canary import stories
 from e2e.canary.lengths import Lengths
 from e2e.canary.memory import Memory
 from e2e.canary.prober import Probe, fresh, of_old
+from e2e.canary.stories import Units
 
 #: Of so many probes of targets that have a store, one looks at the local cache, and one at so many texts at once; so
 #: many tries without a hit, and a pair or a target is asked seldom: every so many turns.
@@ -39,16 +40,18 @@ class Choice:
             self.memory.passed(old)  # nobody who was ever seen to load it
         pairs = [pair for pair in permutations(self.names, 2) if self.shared(*pair) and self._promises("cross", pair)]
         if pairs and self._turn % LOCAL_EVERY:
-            pair = pairs[self._turn // 2 % len(pairs)]  # each is asked lengths of both kinds
-            turn, rest = divmod(self._turn, CROWD_EVERY)
-            if rest == CROWD_EVERY // 2 and self._promises("crowd", pair):
-                program = stories.crowd(*pair, tokens, units, CROWDS[turn % len(CROWDS)])
-                return fresh("crowd", program, tokens)
-            return fresh("cross", stories.cross(*pair, tokens, units), tokens)
+            return self._of_pair(pairs[self._turn // 2 % len(pairs)], tokens, units)  # of both kinds of lengths each
         name = self.names[self._turn // (LOCAL_EVERY if pairs else 1) % len(self.names)]
         if self.resets and not pairs and self._turn % LOCAL_EVERY and self._promises("reset", (name,)):
             return fresh("reset", stories.reset(name, tokens, units), tokens)
         return fresh("local", stories.local(name, tokens, units), tokens)
+
+    def _of_pair(self, pair: tuple[str, str], tokens: int, units: Units) -> Probe:
+        turn, rest = divmod(self._turn, CROWD_EVERY)
+        if rest == 4 and self._promises("crowd", pair):  # an even turn, since old objects have the odd ones
+            program = stories.crowd(*pair, tokens, units, CROWDS[turn % len(CROWDS)])
+            return fresh("crowd", program, tokens)
+        return fresh("cross", stories.cross(*pair, tokens, units), tokens)
 
     def _promises(self, story: str, sites: tuple[str, ...]) -> bool:
         seen = self.memory.by.get((story, sites))

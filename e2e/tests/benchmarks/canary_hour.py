@@ -31,7 +31,7 @@ from e2e.replay.stream import Completion
 from e2e.settings.commands import CanaryFlags
 from e2e.stack.cores import usable_cores
 from e2e.tests.engine.engines import engines_of
-from e2e.tests.engine.watched import ONE_IN, Canary, Request, Users, requests, two_engines, users
+from e2e.tests.engine.watched import ONE_IN, Canary, Request, Users, on_one_store, requests, users
 from e2e.tests.unit.canary.watchers import MISSING, PULSE_S, free_port, watched
 
 SEED, BUDGET = 14, 0.2
@@ -54,8 +54,8 @@ def hits(*clients: EngineClient) -> dict[str, float]:
 
 
 def without(folder: Path, asked: Sequence[Request]) -> tuple[list[Completion | None], dict[str, float]]:
-    with engines_of(folder) as engines, two_engines(engines, folder) as (one, other, _):
-        return Users((one, other), paced=False).play(asked), hits(one, other)
+    with engines_of(folder) as engines, on_one_store(engines, folder) as (both, _):
+        return Users(both, paced=False).play(asked), hits(*both)
 
 
 def of_users(answers: Sequence[Completion | None]) -> dict[str, object]:
@@ -156,17 +156,18 @@ def struck(canary: Canary, flag: Path, arrived: Queue, stated_s: float) -> dict[
 def beside(folder: Path, asked: Sequence[Request], probes: int) -> dict[str, object]:
     """The hour, and the fault after it, which a canary sees that goes on where the first one was stopped."""
     port = free_port()
-    with engines_of(folder) as engines, two_engines(engines, folder) as (one, other, flag):
+    with engines_of(folder) as engines, on_one_store(engines, folder) as (both, flag):
         about = {"out": folder / "canary", "words": WORDS, "port": port}
         with watched(port, folder) as arrived:
-            with ending(Canary(one.url, other.url, **about)) as canary:
-                at_work = Users((one, other), paced=True)
+            urls = [client.url for client in both]
+            with ending(Canary(*urls, **about)) as canary:
+                at_work = Users(both, paced=True)
                 quiet = clean(canary, at_work, asked, probes)
             said, came = canary.said, alerts(arrived)
             say(f"quiet: {json.dumps(quiet)}; alerts: {came}")
             stated_s = needed(1 / ONE_IN) * quiet["seconds"] / max(quiet["loads"], 1) + ALERTING_S
             say(f"{needed(1 / ONE_IN)} loads see one fault in {ONE_IN} with 95 %: {a_time(stated_s)} to the alert")
-            with users(one, other, seed=SEED + 2), ending(Canary(one.url, other.url, **about)) as canary:
+            with users(*both, seed=SEED + 2), ending(Canary(*urls, **about)) as canary:
                 canary.until("loads", 1, PATIENCE * stated_s)
                 fault = struck(canary, flag, arrived, stated_s)
             fault["code"] = canary.end()

@@ -1,4 +1,4 @@
-"""Two real engines on one store whose loads can be spoilt, users beside them, and a canary: for tests of the canary."""
+"""Real engines on one store whose loads can be spoilt, users beside them, and a canary: for tests of the canary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 import urllib.request
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,8 +52,8 @@ from e2e.inside.connector import EmbeddedConnector
 
 
 @contextmanager
-def two_engines(engines: Engines, folder: Path) -> Iterator[tuple[EngineClient, EngineClient, Path]]:
-    """The engines, and the file that spoils what they load. ``folder``: exists, and is not a former pair's."""
+def on_one_store(engines: Engines, folder: Path, number: int = 2) -> Iterator[tuple[list[EngineClient], Path]]:
+    """So many engines, and the file that spoils what they load. ``folder``: exists, and no others' were there."""
     (folder / "canary_faulty.py").write_text(FAULTY)
     flag = folder / "fault"
     with Store(
@@ -69,8 +69,8 @@ def two_engines(engines: Engines, folder: Path) -> Iterator[tuple[EngineClient, 
             env={**config.env, "PYTHONPATH": os.pathsep.join(path), "CANARY_TEST_FAULT": str(flag)},
         )  # fmt: skip
         more = {"connector": config, "layout": "NHD", "model": tiny_model(), "start": "stock"}
-        with engines(**more) as one, engines(**more) as other:
-            yield one, other, flag
+        with ExitStack() as stack:
+            yield [stack.enter_context(engines(**more)) for _ in range(number)], flag
 
 
 class Canary:
