@@ -44,11 +44,12 @@ class Told:
 class Task:
     """What all shares of a run have in common. ``settings``: as recorded. ``environ``: variables of the driver that
     engines are to see. ``folder``: the driver's, where files that the command line names lie; used where it is on the
-    node, too."""
+    node, too. ``program``: what the node's Python runs, with the run's folder and the share's place behind it."""
 
     settings: Mapping[str, object]
     environ: Mapping[str, str]
     folder: str
+    program: tuple[str, ...] = ("-m", "maru_e2e", "share")
 
 
 class Node:
@@ -64,7 +65,7 @@ class Node:
         self._out.with_name("settings.json").write_text(json.dumps(about))
         if recording:
             (self._out / RECORDING).write_bytes(recording)
-        argv = [sys.executable, "-m", "maru_e2e", "share", str(self._out), *map(str, share)]
+        argv = [sys.executable, *task.program, str(self._out), *map(str, share)]
         handle = spawn(
             "the rig", argv, env={**_inherited(), **task.environ, **self._ledger.marks("share")}, log_path=self._said,
             cwd=Path(task.folder) if Path(task.folder).is_dir() else self._out,

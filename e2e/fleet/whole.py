@@ -62,7 +62,7 @@ class Whole:
         """Is there anything yet?"""
         began_s = time.monotonic()
         told = [(share.folder, share.events()) for share in self.shares]
-        begun = [gather.Share(folder, events) for folder, events in told if events]
+        begun = [gather.Share(folder, events) for folder, events in told if any(e.kind == "run.begin" for e in events)]
         if begun:
             new = self._settings.out / f"{RECORDING}.new"
             new.unlink(missing_ok=True)
