@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from e2e.base.errors import EngineTimeout, SettingsError
+from e2e.base.errors import EngineTimeout, SettingsError, Stopped
 from e2e.fleet.node import STOP_LIMIT_S, Node, Task, Told
 from e2e.fleet.share import Need, Share
 from e2e.settings.world import inherited
@@ -129,6 +129,8 @@ def cluster(ledger: Ledger, task: Task, *, address: str | None, runtime_env: Pat
     found = Cluster(ray, task, _surroundings(ray, runtime_env) if runtime_env else {})
     try:
         yield found
+    except SystemError as error:  # a signal that came while Ray's own code waited
+        raise (error.__cause__ if isinstance(error.__cause__, Stopped | KeyboardInterrupt) else error) from None
     finally:
         found.stop()
         ray.shutdown()

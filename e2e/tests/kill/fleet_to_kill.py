@@ -1,8 +1,11 @@
 """A driver with a Ray of its own: ``fleet_to_kill.py SOURCE OUT``, see share_to_kill.py."""
 
+import signal
 import sys
 from pathlib import Path
 
+from e2e.base.errors import Stopped
+from e2e.cli import _stop
 from e2e.fleet.cluster import cluster
 from e2e.fleet.command import play
 from e2e.fleet.node import Task
@@ -31,4 +34,8 @@ def drive(source: Path, out: Path, *, run_id: str) -> None:
 
 
 if __name__ == "__main__":
-    drive(*map(Path, sys.argv[1:3]), run_id=sys.argv[3])
+    signal.signal(signal.SIGTERM, _stop)  # as the command line has it
+    try:
+        drive(*map(Path, sys.argv[1:3]), run_id=sys.argv[3])
+    except Stopped as stopped:
+        raise SystemExit(stopped.exit_code) from None

@@ -6,12 +6,14 @@ On real engines: e2e/tests/engine/test_fleet.py.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from e2e.recording.gather import write
 from e2e.recording.journal import read
 from e2e.stack.owned import MARK, marked
 from e2e.tests.kill.fleet_to_kill import STANDIN, drive
+from e2e.tests.kill.share_to_kill import SOURCE
 from e2e.tests.kill.two_nodes import two_nodes
 from e2e.waits import Outcome, wait
 
@@ -55,15 +58,12 @@ def until(condition: Callable[[], object], what: str, limit_s: float = 300) -> N
     assert wait(lambda: bool(condition()), limit_s=limit_s) is Outcome.READY, f"{what} did not come"
 
 
-def standins() -> Iterator[tuple[psutil.Process, str]]:
-    """With the number of its share."""
-    for process in psutil.process_iter():
-        try:
-            line = process.cmdline()
-        except psutil.Error:
-            continue
-        if str(STANDIN) in line:
-            yield process, line[-2]
+def standins(source: Path) -> Iterator[tuple[psutil.Process, str]]:
+    """Those of this test, with the number of the share."""
+    for process in marked(SOURCE, str(source)):
+        with suppress(psutil.Error):
+            if str(STANDIN) in (line := process.cmdline()):
+                yield process, line[-2]
 
 
 def halfway(out: Path, source: Path, number: int) -> bool:
@@ -78,7 +78,7 @@ def test_a_node_that_dies_costs_nothing(tmp_path, source, real, monkeypatch, cap
 
         def kill_one() -> None:
             until(lambda: all(halfway(out, source, number) for number in (1, 2)), "the middle of both")
-            process, number = next(standins())
+            process, number = next(standins(source))
             node = next(nodes[parent.pid] for parent in process.parents() if parent.pid in nodes)
             cluster.remove_node(node, allow_graceful=False)
             until(lambda: not process.is_running(), "the end of what the dead node ran")
@@ -95,14 +95,15 @@ def test_a_node_that_dies_costs_nothing(tmp_path, source, real, monkeypatch, cap
     half, lines = (len((source / f"{number}.jsonl").read_bytes().splitlines()) // n for n in (2, 1))
     assert f"key{number}: goes on behind {half} of {lines} lines" in said
     assert said.count("another task goes on with it") == 1
-    assert not [*standins()]
+    assert not [*standins(source)]
     found, whole = ([asdict(cell) for cell in judge(of).cells] for of in (read(out / "recording.jsonl"), real))
     for cell, was in zip(found, whole, strict=True):
         cell.pop("attempt"), was.pop("attempt")
         assert cell == was
 
 
-def test_a_driver_that_is_killed_leaves_nothing(tmp_path, source) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
+def test_a_driver_that_is_ended_leaves_nothing(tmp_path, source, number, code) -> None:
     out, run_id = tmp_path / "out", f"ray-{uuid.uuid4().hex[:8]}"
     argv = [sys.executable, "-m", "e2e.tests.kill.fleet_to_kill", str(source), str(out), run_id]
     environ = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
@@ -111,10 +112,12 @@ def test_a_driver_that_is_killed_leaves_nothing(tmp_path, source) -> None:
         until(lambda: driver.poll() is not None or halfway(out, source, 1), "the middle of the first")
         assert driver.poll() is None
         assert [*marked(MARK, run_id)], "Ray's own processes carry our mark"
+        driver.send_signal(number)
+        assert driver.wait(180) == code
     finally:
         driver.kill()
         driver.wait(30)
     until(lambda: not [*marked(MARK, run_id)], "the end of Ray")
-    until(lambda: not [*standins()], "the end of what its node ran")
+    until(lambda: not [*standins(source)], "the end of what its node ran")
     until(lambda: not Path(TMP, f"maru-e2e-{run_id}").exists(), "the end of Ray's folder")
     until(lambda: not [*(tmp_path / "state").rglob("*.json")], "the end of what was registered")
