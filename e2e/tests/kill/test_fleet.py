@@ -1,6 +1,6 @@
 """Real Ray, and stand-ins for what its tasks run: a node or a driver dies when a share is halfway.
 
-On real engines: e2e/tests/engine/test_fleet.py.
+On real engines: e2e/tests/engine/test_ray_cluster.py.
 """
 
 from __future__ import annotations
