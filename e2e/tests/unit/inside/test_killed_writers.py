@@ -13,7 +13,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,10 +36,11 @@ fork = multiprocessing.get_context("fork")
 class Slow(Mapped):
     """Writes piece by piece, so that a writer may die in the middle."""
 
-    def write(self, start: int, data: memoryview) -> None:
-        piece = -(-data.nbytes // PIECES)
-        for at in range(0, data.nbytes, piece):
-            super().write(start + at, data[at : at + piece])
+    def write(self, starts: Sequence[int], buffers: Sequence[memoryview]) -> None:
+        for start, buffer in zip(starts, buffers, strict=True):
+            piece = -(-buffer.nbytes // PIECES)
+            for at in range(0, buffer.nbytes, piece):
+                super().write([start + at], [buffer[at : at + piece]])
 
 
 class Writer:
