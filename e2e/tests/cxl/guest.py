@@ -58,11 +58,12 @@ def everything(pool: Pool) -> dict[str, object]:
 
 
 def again(pool: Pool) -> dict[str, object]:
-    """From the last to the first, so that each lies elsewhere than before."""
-    held = [(group, pool.find([group])[0], objects(pool, group)) for group, _ in pool.ask(p.List())]
+    """In the order of their places but for the first, which comes last: objects of one size all lie elsewhere then."""
     before = _starts(pool)
+    groups = sorted(pool.ask(p.List()), key=lambda one: one[1][0].start)
+    held = [(group, pool.find([group])[0], objects(pool, group)) for group, _ in groups]
     pool.forget([group for group, _, _ in held])
-    for group, tag, kept in reversed(held):
+    for group, tag, kept in [*held[1:], held[0]]:
         assert pool.put(group, tag, kept) == ""
     after = _starts(pool)
     assert after.keys() == before.keys()

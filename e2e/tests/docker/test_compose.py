@@ -19,6 +19,7 @@ OVERRIDES = {
     "engine": ("--profile", "engine"),
     "build": ("--profile", "build"),
     "canary": ("--profile", "canary"),
+    "cxl-host": ("--profile", "cxl"),
     "gpu": ("-f", "compose.yaml", "-f", "docker/compose.gpu.yaml"),
     "maru": MARU,
     "maru-servers": SERVERS,
@@ -193,3 +194,15 @@ def test_maru_alone_passes_on_servers_that_the_rig_starts(results, user):
     (found,) = json.loads((folder / "one" / "report.json").read_text())["cells"]
     assert found["verdict"] == "pass"
     assert found["hits"]["predicted"] == found["hits"]["connector"] > 0
+
+
+@pytest.mark.long
+def test_the_pool_keeps_its_contract_in_a_guest_in_a_container(client):
+    built = subprocess.run(
+        [CLONE / "scripts" / "cxl-host", "build"], capture_output=True, text=True, timeout=1200, check=False
+    )  # fmt: skip
+    if built.returncode == 2:
+        pytest.skip(built.stderr.rstrip().rpartition("\n")[2])
+    image = {"CXL_IMAGE": os.environ["BASE"]} if os.environ.get("BASE") else {}
+    ran = compose("run", "--rm", "cxl", limit_s=SECONDS, **image)
+    assert (ran.returncode, " passed" in ran.stdout) == (0, True), ran.stdout
