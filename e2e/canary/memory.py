@@ -82,8 +82,10 @@ class Memory:
             self._load(seen, data)
         elif not passed:
             self.reasons[str(data["reason"])] += 1
-        if passed and data["noise"] is not None:
-            self._noises.setdefault(sites[0], deque(maxlen=NOISES)).append(float(data["noise"]))
+        noise = data["noise"] if passed else {}
+        by_site = noise if isinstance(noise, Mapping) else {} if noise is None else {sites[0]: noise}
+        for site, value in by_site.items():
+            self._noises.setdefault(site, deque(maxlen=NOISES)).append(float(value))
         if passed and data["served"]:
             self._served.append(int(data["served"]))
         self._object(data, sites)

@@ -187,7 +187,7 @@ class Prober:
     def settle(self, probe: Probe, outcome: Outcome) -> None:
         """Records what became of it, and lets the memory know."""
         now_s = self._clock()
-        noise = outcome.seen.noise if outcome.seen else None
+        noise = outcome.seen.noise if outcome.seen else {}
         self.memory.took(
             self.segments.record(
                 "canary.probe", cell=outcome.cell, story=probe.story, sites=list(probe.sites), tokens=probe.tokens,

@@ -14,6 +14,7 @@ from e2e.base.errors import EngineError
 from e2e.canary import stories, table
 from e2e.canary.choice import Choice
 from e2e.canary.exported import Exported
+from e2e.canary.memory import ENOUGH, Seen
 from e2e.canary.prober import Outcome, Probe, Prober, fresh
 from e2e.canary.target import Target, why
 
@@ -126,21 +127,24 @@ class Watch:
         self._told[name] = what
 
     def _alike(self) -> Probe | None:
-        """A pair of which it is not known yet whether they compute alike."""
+        """A pair of which it is not known yet whether they compute alike, or how noisy they are."""
         units = self.prober.memory.units()
         tokens = self.choice.lengths.at(0, units)
         now_s = time.monotonic()
         for one, other in combinations([target.name for target in self.targets if target.pauses.over(now_s)], 2):
-            unknown = frozenset((one, other)) not in self.prober.alike and self.choice.shared(one, other)
-            if unknown and self._tried(one, other):
+            if self.choice.shared(one, other) and self._asks(one, other):
                 texts = stories.texts_of(tokens, units)
                 return fresh("alike", stories.anew((one, other), texts, units), tokens)
         return None
 
-    def _tried(self, one: str, other: str) -> bool:
-        """Every fourth time as long as they are too busy to tell."""
-        seen = self.prober.memory.by.get(("alike", (one, other)))
-        return seen is None or self.prober.memory.number % 4 == 0
+    def _asks(self, one: str, other: str) -> bool:
+        """Before anything else, since without noise nothing of a busy engine can be told; every fourth time as long as
+        they are too busy to tell whether they are alike."""
+        memory = self.prober.memory
+        seen = memory.by.get(("alike", (one, other)), Seen())
+        if seen.probes < 2 * ENOUGH and None in (memory.noise(one), memory.noise(other)):
+            return True
+        return frozenset((one, other)) not in self.prober.alike and (not seen.probes or memory.number % 4 == 0)
 
     def _probe(self, probe: Probe) -> None:
         outcome = self.prober.play(probe)

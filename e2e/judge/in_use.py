@@ -37,12 +37,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Seen:
-    """``exact``: was all that was loaded compared bit for bit. ``noise``: largest difference of logprobs between
-    answers to which nothing had been loaded, that took other steps; None where there is no such pair. ``alike``: do
+    """``exact``: was all that was loaded compared bit for bit. ``noise``: by site, the largest difference of logprobs
+    between answers to which nothing had been loaded, that took other steps, where there is such a pair. ``alike``: do
     engines that computed the same steps agree bit for bit; None where that can't be told."""
 
     exact: bool
-    noise: float | None
+    noise: dict[str, float]
     alike: bool | None
     sources: tuple[Source, ...]
 
@@ -56,10 +56,14 @@ def seen(events: Iterable[Event], cell: str) -> Seen | None:
     loads = [(sent, prompt) for sent in view.external for prompt in sent.send.texts if sent.answer(prompt)]
     return Seen(
         exact=bool(loads) and all(compare.exact_references(view, *load) for load in loads),
-        noise=max(coarse.of_pairs(view, fresh), default=None),
+        noise={site: max(pairs) for site in view.sides if (pairs := _noise(view, fresh, site))},
         alike=_alike(view, fresh),
         sources=tuple(_source(view, sent, prompt) for sent in view.sent for prompt in sorted(sent.arm.answers)),
     )
+
+
+def _noise(view: CellView, fresh: list[Sent], site: str) -> list[float]:
+    return coarse.of_pairs(view, [sent for sent in fresh if sent.side.name == site])
 
 
 def _source(view: CellView, sent: Sent, prompt: int) -> Source:

@@ -37,7 +37,7 @@ def play(tmp_path):
                         verdict="pass" if served is not None and compared else "inconclusive",
                         reason="none" if served is not None else "no_hit",
                         saw="exact" if served and compared else "nothing",
-                        noise=None, served=served, nonce=probe.nonce, salt=probe.salt, told=str(turn), wall_s=now,
+                        noise={}, served=served, nonce=probe.nonce, salt=probe.salt, told=str(turn), wall_s=now,
                         spent={}, of=probe.of.nonce if probe.of else None,
                         age_s=now - probe.of.stored_s if probe.of else None,
                     )

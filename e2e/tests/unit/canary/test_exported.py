@@ -103,7 +103,7 @@ def test_what_is_covered(exported, tmp_path):
             memory.took(
                 kept.record(
                     "canary.probe", cell=None, story=story, sites=sites, tokens=300, stored=257, verdict="pass",
-                    reason="none", saw="exact", noise=None, served=256, nonce="n", salt="s", told="1", wall_s=now,
+                    reason="none", saw="exact", noise={}, served=256, nonce="n", salt="s", told="1", wall_s=now,
                     spent={}, age_s=age, of="n" if age else None, put=300,
                 )
             )  # fmt: skip

@@ -22,8 +22,8 @@ def segments(root, keeps: int = 1 << 16) -> Segments:
 def probe(**more) -> dict[str, object]:
     return {
         "cell": None, "story": "cross", "sites": ["a", "b"], "tokens": 300, "stored": 257, "verdict": "pass",
-        "reason": "none", "saw": "exact", "noise": 0.01, "served": 256, "nonce": "n", "salt": "s", "told": "123456",
-        "wall_s": 1000.0, "spent": {"a": 600, "b": 300}, **more,
+        "reason": "none", "saw": "exact", "noise": {"a": 0.01}, "served": 256, "nonce": "n", "salt": "s",
+        "told": "123456", "wall_s": 1000.0, "spent": {"a": 600, "b": 300}, **more,
     }  # fmt: skip
 
 
@@ -89,11 +89,12 @@ class TestMemory:
 
     def test_noise_is_known_after_enough_pairs_that_passed(self, took):
         for number in range(ENOUGH - 1):
-            took(noise=0.01 * number)
-        memory = took(noise=9.0, verdict="corrupt", reason="tokens_differ")
+            took(noise={"a": 0.01 * number})
+        memory = took(noise={"a": 9.0, "b": 9.0}, verdict="corrupt", reason="tokens_differ")
         assert memory.noise("a") is None
-        assert took(noise=0.5).noise("a") == 0.5
+        assert took(noise={"a": 0.5, "b": 0.1}).noise("a") == 0.5
         assert memory.noise("b") is None
+        assert [took(noise=noise).noise("a") for noise in (None, 0.6)] == [0.5, 0.6], "as old recordings have it"
 
     def test_old_objects_are_due_at_their_ages(self, took):
         memory = took()
