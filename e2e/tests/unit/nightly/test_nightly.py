@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from e2e.base.errors import UsageError
+from e2e.base.judgement import NOT_TIMED
 from e2e.report.night_inputs import read_nights
 from e2e.report.nightly import CellFigures, Night, Step, compare, gate
 from e2e.report.nightly_files import close_night
@@ -231,6 +232,20 @@ def test_times_of_another_machine_and_of_wrong_answers_tell_nothing():
     assert compare(night(external_s=5.0), past) == []
     wrong = compare(night(external_s=0.01, verdict="corrupt"), [night() for _ in range(5)])
     assert kinds(wrong) == [("new corruption", True)]
+
+
+def test_a_grid_that_ran_side_by_side_has_no_times_to_compare(tmp_path):
+    unseen = dict.fromkeys(cell()["ttft"]) | {"no_speedup": NOT_TIMED}
+    for day in range(1, 5):
+        cells = [cell(ttft=unseen)] if day == 2 else None
+        code, _ = close_night(write(tmp_path, f"2026010{day}T020000Z", cells=cells))
+        assert code == 0
+    write(tmp_path, "20260105T020000Z", cells=[cell(ttft=unseen)])
+    code, summary = close_night(tmp_path / "20260105T020000Z")
+    assert code == 0
+    assert summary.count("not timed") >= 3
+    assert "TTFT:" not in summary
+    assert "No change." in summary
 
 
 def test_junit_holds_grids_steps_and_changes(tmp_path):
