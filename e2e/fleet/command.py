@@ -41,8 +41,8 @@ from e2e.standing import judged_on_the_way_out
 #: Exit codes of a share that was judged, and of one that another node would refuse, too.
 JUDGED = (EXIT_PASS, EXIT_CORRUPT, EXIT_INCONCLUSIVE, EXIT_ENGINE)
 REFUSED = {EXIT_USAGE: SettingsError, EXIT_RIG: RigError}
-#: So often a share may be lost with its node.
-LOSSES = 3
+#: So often a share may be lost. A dead node is offered again until Ray has noticed, so one loss may count twice.
+LOSSES = 5
 #: Longest time in which no node answers at all, as where each waits for room that others hold. Seconds.
 SILENCE_S = 600.0
 

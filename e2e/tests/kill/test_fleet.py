@@ -24,7 +24,8 @@ from e2e.base.event import Event
 from e2e.judge import judge
 from e2e.recording.gather import write
 from e2e.recording.journal import read
-from e2e.stack.owned import MARK, marked
+from e2e.stack.owned import MARK, RunFile, marked
+from e2e.stack.reaper import reap
 from e2e.tests.kill.fleet_to_kill import STANDIN, drive
 from e2e.tests.kill.share_to_kill import SOURCE
 from e2e.tests.kill.two_nodes import two_nodes
@@ -72,6 +73,14 @@ def halfway(out: Path, source: Path, number: int) -> bool:
     return now.exists() and len(now.read_bytes().splitlines()) == lines // 2
 
 
+def assert_next_start_cleans(state: Path) -> None:
+    """Files, that is: Ray may end the reaper of a task with its node, or while it starts."""
+    runs = [run for path in state.glob("*.json") if (run := RunFile.read(path))]
+    reap(state_dir=state)
+    assert not [folder for run in runs for folder in run.folders if Path(folder).exists()]
+    assert not [*state.glob("*.json")]
+
+
 def test_a_node_that_dies_costs_nothing(tmp_path, source, real, monkeypatch, capsys) -> None:
     out, killed = tmp_path / "out", []
     with two_nodes() as (cluster, nodes):
@@ -96,6 +105,7 @@ def test_a_node_that_dies_costs_nothing(tmp_path, source, real, monkeypatch, cap
     assert f"key{number}: goes on behind {half} of {lines} lines" in said
     assert said.count("another task goes on with it") == 1
     assert not [*standins(source)]
+    assert_next_start_cleans(tmp_path / "state" / "maru-e2e" / "runs")
     found, whole = ([asdict(cell) for cell in judge(of).cells] for of in (read(out / "recording.jsonl"), real))
     for cell, was in zip(found, whole, strict=True):
         cell.pop("attempt"), was.pop("attempt")
@@ -120,4 +130,4 @@ def test_a_driver_that_is_ended_leaves_nothing(tmp_path, source, number, code) -
     until(lambda: not [*marked(MARK, run_id)], "the end of Ray")
     until(lambda: not [*standins(source)], "the end of what its node ran")
     until(lambda: not Path(TMP, f"maru-e2e-{run_id}").exists(), "the end of Ray's folder")
-    until(lambda: not [*(tmp_path / "state").rglob("*.json")], "the end of what was registered")
+    assert_next_start_cleans(tmp_path / "state" / "maru-e2e" / "runs")
