@@ -65,7 +65,8 @@ def on_one_store(engines: Engines, folder: Path, number: int = 2) -> Iterator[tu
         config = store.give(config)
         path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
         config = replace(
-            config, module_path="canary_faulty", extra={**config.extra, "embedded_fault": "rare_bit_flip"},
+            config, module_path="canary_faulty",
+            extra={**config.extra, "embedded_evict": True, "embedded_fault": "rare_bit_flip"},
             env={**config.env, "PYTHONPATH": os.pathsep.join(path), "CANARY_TEST_FAULT": str(flag)},
         )  # fmt: skip
         more = {"connector": config, "layout": "NHD", "model": tiny_model(), "start": "stock"}
