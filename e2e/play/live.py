@@ -162,7 +162,8 @@ class LiveWorld:
             build = spec.connector.build if spec.connector else {}
             effective = observe_engine(client, spec.name, self.record, build=build)["effective"]
             check_room(scene.part, site, effective)
-            self._warm_up(scene.part, site, spec.name, client)
+            on_gpu = str(effective.get("device")).startswith("cuda")
+            self._warm_up(scene.part, site, spec.name, client, all_lengths=on_gpu and spec.connector is None)
             return LiveEngine(
                 spec.name, site, engine, client, self._witness(spec, client, engine, effective), store, effective,
                 scene.part.adapter, self.settings, self.prompts, self.record, f"{self.run_id}.{self.attempt}",
@@ -172,14 +173,18 @@ class LiveWorld:
             engine_failed(self.record, spec.name, "prepare", error, cause=str(error), log_tail=engine.log_tail())
             raise
 
-    def _warm_up(self, part: KeyPart, site: Site, name: str, client: EngineClient) -> None:
+    def _warm_up(
+        self, part: KeyPart, site: Site, name: str, client: EngineClient, *, all_lengths: bool
+    ) -> None:  # fmt: skip
+        """``all_lengths``: of every prompt. On a GPU the first of a length may take some tenths of a second more, and
+        what all others are held against would pay for it; an engine with a connector would store them."""
         encode = self.made_of.encode or client.tokenize
         self.prompts.build(part.key, part.program, encode)
-        prompt = arms.warm_up_prompt(
+        for prompt in arms.warm_up_prompts(
             self.made_of.texts, encode, step=part.lengths.step, longest=part.longest_at(site),
-            nonce=f"{self.run_id}/{name}",
-        )  # fmt: skip
-        arms.warm_up(client, prompt)
+            more=[text.tokens for text in part.program.texts] if all_lengths else (), nonce=f"{self.run_id}/{name}",
+        ):  # fmt: skip
+            arms.warm_up(client, prompt)
 
     def _witness(self, spec: EngineSpec, client: EngineClient, engine: Engine, effective: Mapping) -> Rpc:
         """Who is asked what the connector did: the worker, or whom the adapter names where it can't tell."""

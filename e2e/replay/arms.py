@@ -190,11 +190,15 @@ def _overwrite(client: EngineClient, *, engine: str, record: Record, seed: int, 
     return counts[0] if counts and all(isinstance(count, int) for count in counts) else None
 
 
-def warm_up_prompt(documents: Sequence[str], encode: Encode, *, step: int | None, longest: int, nonce: str) -> Prompt:
-    """A prompt a little longer than one prefill step of ``step`` tokens, so that a full and a last step get warm; never
-    longer than the ``longest`` that is replayed, for which the engine was made."""
-    length = min((step or 0) + least_length(encode), longest)
-    return build_prompts(documents, encode, texts=[Text(length)], nonce=f"{nonce}/warm-up")[0]
+def warm_up_prompts(
+    documents: Sequence[str], encode: Encode, *, step: int | None, longest: int, more: Sequence[int] = (), nonce: str
+) -> list[Prompt]:  # fmt: skip
+    """One a little longer than one prefill step of ``step`` tokens, so that a full and a last step get warm, and one of
+    each of ``more`` lengths; never longer than the ``longest`` that is replayed, for which the engine was made."""
+    least = least_length(encode)
+    first = min((step or 0) + least, longest)
+    lengths = dict.fromkeys([first, *(length for length in more if least <= length <= longest)])
+    return build_prompts(documents, encode, texts=[*map(Text, lengths)], nonce=f"{nonce}/warm-up")
 
 
 def warm_up(client: EngineClient, prompt: Prompt, *, limit_s: float = 300.0) -> None:

@@ -74,10 +74,19 @@ class Probe:
         self._step = self._batch = 0
         self._sampled = 0
         self._undo: list[Callable[[], None]] = []
+        if self._cuda:
+            self._compile()
         self.digests = True
         #: called as (layer number, layer, blocks, tokens) before a layer is hashed: a planted fault
         self.plant: Callable[[int, PagedLayer, torch.Tensor, int], None] | None = None
         self.cost_s = 0.0
+
+    def _compile(self) -> None:
+        """Kernels for whole blocks and for a prompt's end, so that no request waits for a compiler."""
+        one = self._layers[0]
+        pages = hashing.gathered(self._layers, torch.zeros(1, dtype=torch.int64, device=one.device))
+        for slots in (1 << power for power in range(one.block_size.bit_length())):
+            hashing.digests(pages[..., :slots, :], keep=4)
 
     @property
     def layers(self) -> int:

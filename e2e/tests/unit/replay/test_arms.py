@@ -8,7 +8,7 @@ import pytest
 from e2e.base.errors import EngineAnswer, EngineCrashed, EngineTimeout, Stopped
 from e2e.base.event import Event
 from e2e.base.program import Hit, Span
-from e2e.replay.arms import Sending, forget, moments, run_arm, scribble, warm_up, warm_up_prompt
+from e2e.replay.arms import Sending, forget, moments, run_arm, scribble, warm_up, warm_up_prompts
 from e2e.replay.prompts import Prompt
 from e2e.replay.stream import Completion
 
@@ -284,7 +284,9 @@ def test_nothing_is_overwritten_while_somebody_elses_requests_run():
 
 
 def test_the_warm_up_never_outgrows_the_engine():
-    assert len(warm_up_prompt(WORDS, encode, step=512, longest=513, nonce="n")) == 513
+    assert [len(one) for one in warm_up_prompts(WORDS, encode, step=512, longest=513, nonce="n")] == [513]
+    more = warm_up_prompts(WORDS, encode, step=512, longest=700, more=[700, 650, 1, 700, 701], nonce="n")
+    assert [len(one) for one in more][1:] == [700, 650], "each once, as far as one can be made and was made for"
 
 
 def test_a_dead_engine_raises_between_two_steps():
@@ -293,7 +295,7 @@ def test_a_dead_engine_raises_between_two_steps():
 
 
 def test_the_warm_up_is_longer_than_a_step_and_sent_twice_with_one_salt():
-    prompt = warm_up_prompt(WORDS, encode, step=512, longest=900, nonce="n")
+    (prompt,) = warm_up_prompts(WORDS, encode, step=512, longest=900, nonce="n")
     assert 512 < len(prompt) < 700
     calls = []
 
