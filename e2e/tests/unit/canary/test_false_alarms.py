@@ -1,5 +1,5 @@
-"""A clean recording of two real engines, changed in ways that say nothing of its loads, is never called corrupt; and
-the wrong load that stands in it always is."""
+"""Clean recordings of two real engines, changed in ways that say nothing of their loads, are never called corrupt; and
+the wrong load that stands in each always is."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from random import Random
 import pytest
 
 from e2e.base.event import Event
-from e2e.base.verdict import Verdict
+from e2e.base.verdict import Reason, Verdict
 from e2e.canary.segments import OF_ALL
 from e2e.judge.cells import judge, judge_cell
 from e2e.recording.journal import read
 
-RECORDING = Path(__file__).parents[2] / "recordings" / "canary" / "two_engines.jsonl"
-WRONG = "000023-cross"
+RECORDINGS = Path(__file__).parents[2] / "recordings" / "canary"
+#: The wrong load of each; that of ``struck``, of busier engines, was located by digests.
+WRONG = {"two_engines": "000023-cross", "struck": "000015-cross"}
 #: Of a logprob; a bfloat16 model on a GPU shows as much beside others.
 NOISE = 0.06
 
 
 @cache
-def recorded() -> tuple[list[Event], dict[str, list[Event]]]:
+def recorded(name: str) -> tuple[list[Event], dict[str, list[Event]]]:
     """(what all cells are judged with, cell -> its events)."""
     of_all, cells = [], {}
     requests: dict[object, str] = {}
-    for event in read(RECORDING):
+    for event in read(RECORDINGS / f"{name}.jsonl"):
         if event.kind in OF_ALL:
             of_all.append(event)
             continue
@@ -68,22 +69,31 @@ def changed(events: list[Event], chance: Random) -> list[Event]:
 
 def alarms(judgements: int, seed: int) -> tuple[int, int]:
     """(corrupt verdicts, passes) of so many."""
-    of_all, cells = recorded()
-    clean = [name for name in cells if not name.startswith(WRONG)]
+    clean = [(name, cell) for name, wrong in WRONG.items() for cell in recorded(name)[1] if not cell.startswith(wrong)]
     chance, corrupt, passed = Random(seed), 0, 0
     for _ in range(judgements):
-        name = chance.choice(clean)
+        recording, name = chance.choice(clean)
+        of_all, cells = recorded(recording)
         verdict = judge_cell([*of_all, *changed(cells[name], chance)], name).verdict
         corrupt += verdict is Verdict.CORRUPT
         passed += verdict is Verdict.PASS
     return corrupt, passed
 
 
-def test_it_is_judged_as_it_was():
-    cells = {cell.id: cell.verdict for cell in judge(read(RECORDING)).cells}
-    assert {name for name, verdict in cells.items() if verdict is not Verdict.PASS} == {WRONG}
-    assert cells[WRONG] is Verdict.CORRUPT
-    assert cells[f"{WRONG}-again"] is Verdict.PASS, "the engines do repeat themselves"
+@pytest.mark.parametrize(("name", "wrong"), WRONG.items())
+def test_it_is_judged_as_it_was(name, wrong):
+    cells = {cell.id: cell for cell in judge(read(RECORDINGS / f"{name}.jsonl")).cells}
+    not_passed = {cell.id for cell in cells.values() if cell.verdict is not Verdict.PASS}
+    assert not_passed - {f"{wrong}-located"} == {wrong}
+    assert cells[wrong].verdict is Verdict.CORRUPT
+    assert cells[f"{wrong}-again"].verdict is Verdict.PASS, "the engines do repeat themselves"
+
+
+def test_a_wrong_load_was_located():
+    cells = {cell.id: cell for cell in judge(read(RECORDINGS / "struck.jsonl")).cells}
+    located = cells[f"{WRONG['struck']}-located"].findings[0]
+    assert located.reason is Reason.DIGEST_DIFFERS
+    assert (located.evidence["block"], located.evidence["wrong_share"]) == (16, 0.5), "the second of two chunks"
 
 
 def test_no_false_alarm():
@@ -99,13 +109,14 @@ def test_no_false_alarm_in_20_000_judgements():
     assert (corrupt, passed > 5000) == (0, True)
 
 
-def test_the_wrong_load_is_seen_whatever_its_times_were():
-    of_all, cells = recorded()
+@pytest.mark.parametrize(("name", "wrong"), WRONG.items())
+def test_the_wrong_load_is_seen_whatever_its_times_were(name, wrong):
+    of_all, cells = recorded(name)
     for shift_s in range(20):
         moved = [
             replace(event, data={**event.data, "first_ns": event.data["first_ns"] + shift_s * 10**9})
             if event.kind == "request.done"
             else event
-            for event in cells[WRONG]
+            for event in cells[wrong]
         ]
-        assert judge_cell([*of_all, *moved], WRONG).verdict is Verdict.CORRUPT
+        assert judge_cell([*of_all, *moved], wrong).verdict is Verdict.CORRUPT
