@@ -93,8 +93,8 @@ def test_a_node_that_dies_costs_no_cell_and_none_is_judged_twice(tmp_path, monke
     assert code == 0, told
     assert "another task goes on with it" in told
     report = json.loads((out / "report.json").read_text())
-    verdicts = {cell["id"]: (cell["verdict"], cell["oracle"]["mode"]) for cell in report["cells"]}
-    assert verdicts == {name: (cell["verdict"], cell["oracle"]["mode"]) for name, cell in alone.cells.items()}
+    verdicts = {cell["id"]: cell["verdict"] for cell in report["cells"]}
+    assert verdicts == {name: cell["verdict"] for name, cell in alone.cells.items()}
     assert len(verdicts) == 16
     assert Counter(cells(out / "recording.jsonl", "cell.end")) == dict.fromkeys(verdicts, 1)
     begun = [data["attempt"] for kind, data in kinds(share) if kind == "run.begin"]
