@@ -4,7 +4,7 @@ Nothing is placed that was not verified, and nothing is reported as loaded befor
 always a reported failure. Only a load that is overlapped layer by layer can fail when its request is released already;
 then the forward that waits for the layer is void, see ``WorkerSide.end_step``.
 
-A GPU copies on a stream of its own, and verifies and places on another: the next piece is under way meanwhile.
+A GPU copies on a stream of its own, and verifies and places on another: the next pieces are under way meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from e2e.inside import keys
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.index.protocol import Extent
 from e2e.inside.job import Job
-from e2e.inside.pieces import Piece, one_ahead, pieces, tokens_of
+from e2e.inside.pieces import PIECE_BYTES, Piece, ahead, pieces, tokens_of
 from e2e.inside.placement.base import buffer
 from e2e.inside.pool import Pool, Reading
 
@@ -98,7 +98,8 @@ class Loader:
         groups = [f"{key}@{rank}" for key in job.load.keys]
         located = dict(enumerate(self._pool.locate(groups)))
         todo = pieces(job.load, layers=job.layers, chunk_tokens=self._chunk, chunk_bytes=self._chunk_bytes)
-        for begun in one_ahead(self._begin(job, piece, groups, located) for piece in todo):
+        begin = (self._begin(job, piece, groups, located) for piece in todo)
+        for begun in ahead(begin, self._count_ahead(todo[0])):
             staged, lost = self._staged(job, begun)
             if staged is None:  # it is forgotten with all that stands behind it, so that they are stored anew
                 self._pool.forget(groups[lost:])
@@ -107,6 +108,11 @@ class Loader:
             if beside and begun.piece is todo[0]:
                 self._closing.wait(self._slow_s * len(job.load.keys))
             self._put(job, begun.piece, staged, last=begun.piece.chunks.stop == todo[-1].chunks.stop, beside=beside)
+
+    def _count_ahead(self, piece: Piece) -> int:
+        """Pieces like this that are under way while one is looked at. On a CPU a begun one is a copied one."""
+        size = self._chunk_bytes * len(piece.chunks) * len(piece.layers) // len(self._layers)
+        return max(PIECE_BYTES // size, 1) if self._copies else 0
 
     def _begin(self, job: Job, piece: Piece, groups: Sequence[str], located: Located) -> _Begun:
         began = time.perf_counter()

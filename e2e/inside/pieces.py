@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 from e2e.inside.scheduler_side import Load
 
-#: A load of more is cut, so that the next piece is copied while this one is verified and placed.
+#: A load of more is cut, so that what comes next is copied while this piece is verified and placed. On a GPU as much
+#: may be under way.
 PIECE_BYTES = 512 << 20
 Item = TypeVar("Item")
 
@@ -47,11 +49,11 @@ def tokens_of(load: Load, chunks: range, chunk_tokens: int) -> slice:
     return slice(first - load.first, end - load.first)
 
 
-def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """The same, each when the next one has begun."""
-    items = iter(items)
-    this = next(items, None)
-    while this is not None:
-        following = next(items, None)
-        yield this
-        this = following
+def ahead(items: Iterable[Item], count: int) -> Iterator[Item]:
+    """The same, each when ``count`` more have begun."""
+    begun: deque[Item] = deque()
+    for item in items:
+        begun.append(item)
+        if len(begun) > count:
+            yield begun.popleft()
+    yield from begun

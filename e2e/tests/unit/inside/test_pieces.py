@@ -4,7 +4,7 @@ import pytest
 
 from e2e.inside import pieces as cut
 from e2e.inside.config import RequestSettings
-from e2e.inside.pieces import one_ahead, pieces
+from e2e.inside.pieces import ahead, pieces
 from e2e.inside.scheduler_side import Load
 
 LAYERS, CHUNK, CHUNK_BYTES = 3, 32, 1000
@@ -38,8 +38,8 @@ def test_a_planted_fault_gets_all_at_once():
     assert [p.chunks for p in pieces(load, layers=LAYERS, chunk_tokens=CHUNK, chunk_bytes=1)] == [range(10)]
 
 
-def test_the_next_one_has_begun_when_one_is_looked_at():
+@pytest.mark.parametrize(("count", "begun_by_then"), [(0, [1, 2, 3]), (1, [2, 3, 3]), (2, [3, 3, 3]), (9, [3, 3, 3])])
+def test_so_many_more_have_begun_when_one_is_looked_at(count, begun_by_then):
     begun = []
-    seen = [(item, len(begun)) for item in one_ahead(begun.append(n) or n for n in range(3))]
-    assert seen == [(0, 2), (1, 3), (2, 3)]
-    assert list(one_ahead([])) == []
+    seen = [(item, len(begun)) for item in ahead((begun.append(n) or n for n in range(3)), count)]
+    assert seen == [*enumerate(begun_by_then)]
