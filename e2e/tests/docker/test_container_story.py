@@ -31,7 +31,7 @@ def test_no_container_is_left_of_a_story_that_was_killed(client, images, stand_i
                 found = [f"process {process.pid}" for process in marked(MARK, run_id)]
                 found += [path for path in at["folders"] if Path(path).exists()]
                 found += containers_of(client, run_id)
-                return found + [str(path) for path in (tmp_path / "state").iterdir()]
+                return found + [str(path) for path in (tmp_path / "state").glob("*.json")]
 
             assert containers_of(client, run_id)
             assert {*at["folders"]} <= {*left()}

@@ -67,7 +67,7 @@ def rig(tmp_path):
         process.kill()
         process.wait()
         process.stdout.close()
-    assert wait(lambda: not list((tmp_path / "state").iterdir()), limit_s=60) is Outcome.READY
+    assert wait(lambda: not list((tmp_path / "state").glob("*.json")), limit_s=60) is Outcome.READY
 
 
 @pytest.fixture

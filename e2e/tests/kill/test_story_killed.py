@@ -48,7 +48,7 @@ def test_nothing_is_left_of_a_story_that_was_killed(tmp_path, environ, kind, how
                 found = [f"process {process.pid}" for process in marked(MARK, run_id)]
                 found += [path for path in at["folders"] if Path(path).exists()]
                 found += [f"port {port}" for port in at["ports"] if listens(port)]
-                return found + [str(path) for path in (tmp_path / "state").iterdir()]
+                return found + [str(path) for path in (tmp_path / "state").glob("*.json")]
 
             before = left()
             assert len([what for what in before if what.startswith("process")]) >= 2, before
