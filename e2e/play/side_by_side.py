@@ -72,9 +72,11 @@ def side_by_side(todo: Iterable[Task], *, engines: int, halt: Callable[[], None]
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _end(running: dict[Future, int], halt: Callable[[], None]) -> None:
+def _end(running: Iterable[Future], halt: Callable[[], None]) -> None:
+    begun = [future for future in running if not future.cancel()]  # what a thread would still begin has no end
+
     def ended() -> bool:
         halt()
-        return not wait(running, timeout=0.2).not_done
+        return not wait(begun, timeout=0.2).not_done
 
     until(ended, bool, limit_s=HALT_LIMIT_S, every_s=0.2)

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.base import redact
+from e2e.connectors.installed import VARIABLES
 from e2e.settings.flags import PREFIX
 from e2e.settings.settings import Settings
 from e2e.stack import interpreter
 from e2e.stack.owned import default_data_dir, default_state_dir
 
-#: How variables of engines begin, of the hub, and of connectors.
-OF_ENGINES = ("HF_", "LMCACHE_", "MARU_", "VLLM_")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -31,7 +30,7 @@ def environment_for_nodes() -> dict[str, str]:
     return {
         name: value
         for name, value in environment().items()
-        if name.startswith(OF_ENGINES) and not name.startswith(PREFIX)
+        if name.startswith(VARIABLES) and not name.startswith(PREFIX)
     }
 
 
