@@ -9,9 +9,11 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from queue import Queue
+
+from e2e.tests.unit.quiet_http import QuietServer
 
 FOLDER = Path(__file__).parents[4] / "docker" / "canary"
 #: Debian's package of Alertmanager gives it this name.
@@ -75,7 +77,7 @@ def _webhook() -> Iterator[tuple[str, Queue]]:
         def log_message(self, *words: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with QuietServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}", arrived
         server.shutdown()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -15,6 +15,7 @@ from e2e.stack.attach import AttachLauncher, look
 from e2e.stack.launcher import Engine, Launcher
 from e2e.stack.process import HeldPort
 from e2e.stack.spec import EngineSpec
+from e2e.tests.unit.quiet_http import QuietServer
 
 SPEC = EngineSpec(name="live.1", engine_key="live", role="baseline", model="any", max_model_len=2048)
 
@@ -42,8 +43,7 @@ def server():
         def log_message(self, *words):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = QuietServer(("127.0.0.1", 0), Handler)
     server.key, server.delay_s, server.asked = None, 0, []
     server.answers = {
         "/health": (200, {}),
@@ -110,9 +110,7 @@ def test_an_answer_that_does_not_end_is_given_up_too(monkeypatch):
             pass
 
     began_s = time.monotonic()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
-        server.daemon_threads = True
-        server.handle_error = lambda *about: None
+    with QuietServer(("127.0.0.1", 0), Endless) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         with pytest.raises(UsageError, match=r"did not answer /version within 0\.4 s"):

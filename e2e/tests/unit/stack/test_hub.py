@@ -2,7 +2,7 @@
 
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import huggingface_hub
 import pytest
@@ -11,6 +11,7 @@ from huggingface_hub import constants
 from e2e.base.errors import SettingsError
 from e2e.stack.hub import hub_config
 from e2e.stack.model_facts import longest
+from e2e.tests.unit.quiet_http import QuietServer
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def hub(monkeypatch):
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *args: None)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with QuietServer(("127.0.0.1", 0), Handler) as server:
         server.paths, server.reply = [], (404, "", b"")
         server.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
