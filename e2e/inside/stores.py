@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, defaultdict, deque
-from contextlib import nullcontext
 
 import torch
 
@@ -137,12 +136,14 @@ class Stores:
             self._hand_over([(store, read)])
 
     def _put_beside(self, copied: list[Copied], ready: torch.cuda.Event | None) -> None:
-        with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-            if ready is not None:
-                self._stream.wait_event(ready)
+        """``ready``: None where nothing is on a GPU."""
+        if ready is None:
+            self._put(copied)
+            return
+        with torch.cuda.stream(self._stream):
+            self._stream.wait_event(ready)
             for _, staged in copied:
-                if self._stream is not None:
-                    staged.record_stream(self._stream)
+                staged.record_stream(self._stream)
             self._put(copied)
 
     def _put(self, copied: list[Copied]) -> None:

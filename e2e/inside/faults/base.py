@@ -45,17 +45,18 @@ class Scene:
 
 @dataclass(frozen=True)
 class Put:
-    """What was put into the pool: ``objects``, named bytes, as one ``group`` with a ``tag``. ``why``: it
-    is not there, empty where it is. ``evicted``: groups that went for it. ``first``: is it a prompt's first chunk."""
+    """What was put into the pool: ``objects``, named buffers (on a GPU tensors), as one ``group`` with a ``tag``.
+    ``why``: it is not there, empty where it is. ``evicted``: groups that went for it. ``first``: is it a prompt's first
+    chunk."""
 
     group: str
     tag: str
-    objects: Sequence[tuple[str, memoryview]]
+    objects: Sequence[tuple[str, memoryview | torch.Tensor]]
     why: str
     evicted: Sequence[str]
     first: bool
 
-    def under(self, group: str) -> list[tuple[str, memoryview]]:
+    def under(self, group: str) -> list[tuple[str, memoryview | torch.Tensor]]:
         """The same objects with names of another group."""
         return [(group + name.removeprefix(self.group), content) for name, content in self.objects]
 
