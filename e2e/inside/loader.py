@@ -23,10 +23,13 @@ from e2e.inside import keys
 from e2e.inside.geometry import PagedLayer
 from e2e.inside.index.protocol import Extent
 from e2e.inside.job import Job
-from e2e.inside.pieces import PIECE_BYTES, Piece, ahead, pieces, tokens_of
-from e2e.inside.placement.base import buffer
+from e2e.inside.pieces import Piece, ahead, pieces, tokens_of
+from e2e.inside.placement.base import buffers
 from e2e.inside.pool import Pool, Reading
 
+#: On a GPU: bytes under way, and of the layers of an overlapped load the share that is copied at once. One layer's
+#: objects lie apart in the pool, and neighbours together: few large copies, where a GPU is fed by one thread.
+_UNDER_WAY, _TOGETHER = 512 << 20, 8
 log = logging.getLogger("vllm.maru_e2e.loader")
 Located = Mapping[int, Mapping[str, Extent]]
 
@@ -97,7 +100,10 @@ class Loader:
         rank = job.fault.share(self._rank, job.scene)
         groups = [f"{key}@{rank}" for key in job.load.keys]
         located = dict(enumerate(self._pool.locate(groups)))
-        todo = pieces(job.load, layers=job.layers, chunk_tokens=self._chunk, chunk_bytes=self._chunk_bytes)
+        together = max(job.layers // _TOGETHER, 1) if self._copies else 1
+        todo = pieces(
+            job.load, layers=job.layers, together=together, chunk_tokens=self._chunk, chunk_bytes=self._chunk_bytes
+        )
         begin = (self._begin(job, piece, groups, located) for piece in todo)
         for begun in ahead(begin, self._count_ahead(todo[0])):
             staged, lost = self._staged(job, begun)
@@ -112,7 +118,7 @@ class Loader:
     def _count_ahead(self, piece: Piece) -> int:
         """Pieces like this that are under way while one is looked at. On a CPU a begun one is a copied one."""
         size = self._chunk_bytes * len(piece.chunks) * len(piece.layers) // len(self._layers)
-        return max(PIECE_BYTES // size, 1) if self._copies else 0
+        return max(_UNDER_WAY // size, 1) if self._copies else 0
 
     def _begin(self, job: Job, piece: Piece, groups: Sequence[str], located: Located) -> _Begun:
         began = time.perf_counter()
@@ -124,8 +130,7 @@ class Loader:
         ]
         with self._on(self._copies):
             share = torch.empty(self._shape(job, piece), dtype=self._layers[0].dtype, device=self._device)
-            objects = share.view(len(extents), -1)
-            reading = self._pool.reading(extents, [*map(buffer, objects)], steps=job.fault.load_steps)
+            reading = self._pool.reading(extents, buffers(share, len(extents)), steps=job.fault.load_steps)
             copied = self._copies.record_event() if self._copies else None
         job.read_s += time.perf_counter() - began
         return _Begun(piece, share, reading, copied)
@@ -176,8 +181,8 @@ class Loader:
         """``last``: of the load's tokens."""
         began, slots = time.perf_counter(), job.slots[piece.tokens]
         release = min(job.load.settings.release_after_layers, job.layers)
-        for group in [range(i, i + 1) for i in piece.layers] if job.overlap else [piece.layers]:
-            if job.overlap and group.start == release and not job.orphaned:
+        for group in [range(i, i + 1) for i in piece.layers] if job.overlap and last else [piece.layers]:
+            if job.overlap and last and group.start == release and not job.orphaned:
                 # Small copies would be over before the forward starts, on a CPU always: hold them until it asks,
                 # so that overlap is sure to happen. Timed requests aren't held (pace_s 0).
                 pace_s = job.load.settings.pace_s

@@ -9,9 +9,8 @@ from typing import TypeVar
 
 from e2e.inside.scheduler_side import Load
 
-#: A load of more is cut, so that what comes next is copied while this piece is verified and placed. On a GPU as much
-#: may be under way.
-PIECE_BYTES = 512 << 20
+#: A load of more is cut, so that what comes next is copied while this piece is verified and placed.
+PIECE_BYTES = 128 << 20
 Item = TypeVar("Item")
 
 
@@ -24,20 +23,19 @@ class Piece:
     tokens: slice
 
 
-def pieces(load: Load, *, layers: int, chunk_tokens: int, chunk_bytes: int) -> list[Piece]:
-    """An overlapped load of layerwise objects goes layer by layer, so that a layer's bytes are copied while the forward
-    computes those before it. A chunk's single object has all layers: such a load is one piece when it is overlapped,
-    else some chunks each. A planted fault gets hold of all at once."""
+def pieces(load: Load, *, layers: int, together: int = 1, chunk_tokens: int, chunk_bytes: int) -> list[Piece]:
+    """An overlapped load of layerwise objects goes by layers, ``together`` at a time, so that their bytes are copied
+    while the forward computes those before them. Any other goes by chunks. A planted fault gets hold of all at once."""
     chunks = range(load.first // chunk_tokens, -(-load.end // chunk_tokens))
     many, each = len(chunks), layers
-    if load.settings.overlap and load.settings.storage_format == "layerwise":
-        each = 1
-    elif not load.settings.overlap:
-        many = max(PIECE_BYTES // chunk_bytes, 1)
     if load.settings.fault:
-        many, each = len(chunks), layers
+        pass
+    elif load.settings.overlap and load.settings.storage_format == "layerwise":
+        each = together
+    else:
+        many = max(PIECE_BYTES // chunk_bytes, 1)
     return [
-        Piece(some, range(layer, layer + each), tokens_of(load, some, chunk_tokens))
+        Piece(some, range(layers)[layer : layer + each], tokens_of(load, some, chunk_tokens))
         for some in (chunks[at : at + many] for at in range(0, len(chunks), many))
         for layer in range(0, layers, each)
     ]

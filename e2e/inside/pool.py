@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
@@ -70,14 +71,15 @@ class Pool:
         ``no_room``, or ``lost`` with the index. ``tag``: see ``protocol.Publish``. ``evicted``: a list to which groups
         are added that went for it; they are counted in any case. ``pause``: called between taking room and filling it.
         ``steps``: others than ``STORE`` are a planted fault's."""
-        return self.putting(group, tag, objects, evicted=evicted, pause=pause, steps=steps).end()
+        (why,) = self.putting([Group(group, tag, objects)], evicted=evicted, pause=pause, steps=steps).end()
+        return why
 
     def putting(
-        self, group: str, tag: str, objects: Sequence[tuple[str, Any]], *, evicted: list[str] | None = None,
+        self, groups: Sequence[Group], *, evicted: list[str] | None = None,
         pause: Callable[[], object] = lambda: None, steps: Sequence[Storing] = STORE,
     ) -> Putting:  # fmt: skip
-        """As ``put``, up to the copying, which may go on beside the caller until ``end``."""
-        return Putting(self, group, tag, objects, evicted if evicted is not None else [], pause, steps)
+        """As ``put``, of several and up to the copying, which may go on beside the caller until ``end``."""
+        return Putting(self, groups, evicted if evicted is not None else [], pause, steps)
 
     def locate(self, groups: Sequence[str]) -> list[dict[str, p.Extent]]:
         """Name -> place of each group's objects; empty for a group that is not there."""
@@ -102,6 +104,20 @@ class Pool:
         """Forgets every object. Loads under way notice by the checksum. False if nobody heard."""
         return self.ask(p.Clear(), failed=False) is None
 
+    def ask_all(self, requests: Sequence[p.Single]) -> list[object]:
+        """The index's answers, None where there is none."""
+        if len(requests) < 2:
+            return [self.ask(request) for request in requests]
+        answers: list[p.Answer] = self.ask(p.All([*requests])) or [p.Answer(refused="")] * len(requests)
+        refused = [answer.refused for answer in answers if answer.refused]
+        if refused:
+            self.evidence.count({"index_errors": len(refused)})
+            log.warning("%s: %s", type(requests[0]).__name__, refused[0])
+        return [
+            None if answer.refused is not None else p.value(request, answer)
+            for request, answer in zip(requests, answers, strict=True)
+        ]
+
     def ask(self, request: p.AnyRequest, failed: object = None) -> object:
         """The index's answer, or ``failed`` and a count where there is none."""
         began = time.monotonic()
@@ -115,62 +131,89 @@ class Pool:
             self.evidence.count({"index_late": int(time.monotonic() - began > LATE_S)})
 
 
+@dataclass(frozen=True)
+class Group:
+    """``objects``: names and buffers. ``tag``: see ``protocol.Publish``."""
+
+    name: str
+    tag: str
+    objects: Sequence[tuple[str, Any]]
+
+
 class Putting:
-    """One group on its way into the pool: each step of ``Storing`` is a method, and says why it can't go on."""
+    """Groups on their way into the pool: each step of ``Storing`` is a method, for all that got so far."""
 
     def __init__(
-        self, pool: Pool, group: str, tag: str, objects: Sequence[tuple[str, Any]], evicted: list[str],
-        pause: Callable[[], object], steps: Sequence[Storing],
+        self, pool: Pool, groups: Sequence[Group], evicted: list[str], pause: Callable[[], object],
+        steps: Sequence[Storing],
     ) -> None:  # fmt: skip
-        self._pool, self._memory, self._group, self._tag = pool, pool.memory, group, tag
+        self._pool, self._memory, self._groups = pool, pool.memory, groups
         self._evicted, self._pause = evicted, pause
-        self._names = [name for name, _ in objects]
-        self._buffers = [buffer for _, buffer in objects]
-        self._checksums = self._memory.checksums(self._buffers)
+        self._checksums = self._memory.checksums([buffer for group in groups for _, buffer in group.objects])
         self._written: Callable[[], object] = lambda: None
-        self._rooms: Sequence[p.Room] = ()
+        self._rooms: list[Sequence[p.Room]] = [() for _ in groups]
+        self._why = ["" for _ in groups]
         begins = [*takewhile(lambda step: step is not Storing.WRITE_BACK, steps)]
         self._left = steps[len(begins) :]
-        self._why = self._walk(begins)
+        self._walk(begins)
 
-    def end(self) -> str:
-        """What ``put`` answers."""
-        return self._why or self._walk(self._left)
+    def end(self) -> list[str]:
+        """Of each what ``put`` answers."""
+        self._walk(self._left)
+        return self._why
 
-    def _walk(self, steps: Sequence[Storing]) -> str:
-        return next((why for step in steps if (why := getattr(self, step.value)())), "")
+    def _walk(self, steps: Sequence[Storing]) -> None:
+        for step in steps:
+            getattr(self, step.value)()
 
-    def reserve(self) -> str:
-        sizes = [self._memory.size(buffer) for buffer in self._buffers]
-        reserved = self._pool.ask(p.Reserve(sizes, self._pool.evicts))
-        if reserved is None:
-            return "lost"
-        if reserved.evicted:
+    @property
+    def _going(self) -> list[int]:
+        return [number for number, why in enumerate(self._why) if not why]
+
+    def reserve(self) -> None:
+        sizes = [[self._memory.size(buffer) for _, buffer in group.objects] for group in self._groups]
+        answers = self._pool.ask_all([p.Reserve(each, self._pool.evicts) for each in sizes])
+        for number, reserved in enumerate(answers):
+            if reserved is None:
+                self._why[number] = "lost"
+                continue
             self._pool.evidence.count({"evictions": len(reserved.evicted)})
-            self._evicted.extend(reserved.evicted)
-        if reserved.rooms is None:
-            return "no_room"
-        self._rooms = reserved.rooms
-        return ""
+            self._evicted += reserved.evicted
+            if reserved.rooms is None:
+                self._why[number] = "no_room"
+            else:
+                self._rooms[number] = reserved.rooms
 
-    def write(self) -> str:
-        self._pause()
-        self._memory.write([room.start for room in self._rooms], self._buffers)
+    def write(self) -> None:
+        starts, buffers = [], []
+        for number in self._going:
+            self._pause()
+            starts += [room.start for room in self._rooms[number]]
+            buffers += [buffer for _, buffer in self._groups[number].objects]
+        self._memory.write(starts, buffers)
         self._written = self._memory.mark()
-        return ""
 
-    def write_back(self) -> str:
+    def write_back(self) -> None:
         self._written()
-        for room in self._rooms:
-            self._memory.write_back(room.start, room.size)
-        return ""
+        for number in self._going:
+            for room in self._rooms[number]:
+                self._memory.write_back(room.start, room.size)
 
-    def publish(self) -> str:
+    def publish(self) -> None:
+        found = iter(self._checksums())
+        checksums = [[next(found) for _ in group.objects] for group in self._groups]
+        going = self._going
+        answers = self._pool.ask_all([self._published(number, checksums[number]) for number in going])
+        for number, there in zip(going, answers, strict=True):
+            self._why[number] = "" if there else "lost"
+
+    def _published(self, number: int, checksums: Sequence[str]) -> p.Publish:
+        group = self._groups[number]
         written = [
             p.Written(room.ticket, name, checksum)
-            for room, name, checksum in zip(self._rooms, self._names, self._checksums(), strict=True)
+            for room, (name, _), checksum in zip(self._rooms[number], group.objects, checksums, strict=True)
         ]
-        return "" if self._pool.ask(p.Publish(self._group, self._tag, written)) else "lost"
+        return p.Publish(group.name, group.tag, written)
 
 
 class Reading:

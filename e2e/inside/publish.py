@@ -13,7 +13,8 @@ from enum import Enum
 
 
 class Storing(Enum):
-    """Of one group. RESERVE: the index gives room that nobody has. PUBLISH: it tells everybody, with checksums."""
+    """Of groups that go together, each for itself. RESERVE: the index gives room that nobody has. PUBLISH: it tells
+    everybody, with checksums."""
 
     RESERVE = "reserve"
     WRITE = "write"

@@ -6,13 +6,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 
 from e2e.inside import faults, keys
 from e2e.inside.config import RequestSettings
-from e2e.inside.placement.base import Placement, buffer, words
-from e2e.inside.pool import Putting
+from e2e.inside.pieces import ahead
+from e2e.inside.placement.base import Placement, buffers, words
+from e2e.inside.pool import Group, Putting
 from e2e.inside.publish import STORE
 from e2e.inside.rank import Rank
 from e2e.inside.scheduler_side import Load, Store
@@ -20,8 +24,8 @@ from e2e.inside.storer import Copied, Storer
 
 #: Requests whose stored keys are remembered while a fault is planted.
 _REMEMBERED = 64
-#: Chunks that a GPU copies while the index is asked for the next ones' room.
-_AHEAD = 8
+#: A GPU is given so many chunks at once, and copies so many such lots while the index is asked for the next one's room.
+_LOT, _AHEAD = 8, 2
 #: Why a chunk is not there -> words for the log.
 WHY_NOT = {
     "no_room": "the pool is full; set a larger maru_pool_size",
@@ -29,6 +33,16 @@ WHY_NOT = {
     "no_memory": "the GPU has no memory to copy it out of the cache; set a smaller --gpu-memory-utilization",
 }
 log = logging.getLogger("vllm.maru_e2e.embedded")
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A lot on its way into the pool. ``evicted``: groups that went for it."""
+
+    stores: Sequence[Store]
+    groups: Sequence[Group]
+    putting: Putting
+    evicted: list[str]
 
 
 class Stores:
@@ -40,7 +54,7 @@ class Stores:
         self._staged: dict[str, torch.Tensor] = {}
         self._closing = threading.Event()
         on_gpu = rank.device.type == "cuda"
-        self._ahead = _AHEAD if on_gpu else 0
+        self._lot, self._ahead = (_LOT, _AHEAD) if on_gpu else (1, 0)
         self._stream = torch.cuda.Stream(rank.device) if on_gpu else None
         self._storer = Storer(self._put_beside) if rank.config.async_store else None
         # while a fault is planted
@@ -56,7 +70,7 @@ class Stores:
             if store.settings.fault:
                 self._remember(store)
             if faults.get(store.settings.fault).stores_early:
-                self._save(store)
+                self._save([store])
 
     def _remember(self, store: Store) -> None:
         owner = (store.request, store.settings)
@@ -71,9 +85,8 @@ class Stores:
     def end_step(self, *, void: bool) -> None:
         """Stores what this step completed, or has it stored. ``void``: of this step nothing is to be believed."""
         stores, self._stores = ([] if void else self._stores), []
-        for store in stores:
-            if not faults.get(store.settings.fault).stores_early:
-                self._save(store)
+        for lot in self._lots([store for store in stores if not faults.get(store.settings.fault).stores_early]):
+            self._save(lot)
         for store in stores:
             if store.settings.fault:
                 self._spoil(store, faults.get(store.settings.fault))
@@ -84,7 +97,7 @@ class Stores:
     def _spoil(self, store: Store, fault: faults.Fault) -> None:
         scene, kept = self._rank.scene(store.settings), self._staged.get(store.key)
         # it acted only if there was something else in the blocks before
-        if fault.stores_early and kept is not None and not torch.equal(words(kept), words(self._kv(store))):
+        if fault.stores_early and kept is not None and not torch.equal(words(kept), words(self._kv([store])[0])):
             scene.fired()
         for number, layer in enumerate(self._layers):
             fault.after_store(layer, number, store.blocks, scene)
@@ -97,20 +110,32 @@ class Stores:
             self._late.append((number + late, store, self._staged[store.key]))
         return not late and store.key in self._staged
 
-    def _save(self, store: Store) -> None:
-        """Copies a chunk out of the cache: its blocks may be another request's in the next step."""
-        try:
-            self._staged[store.key] = self._kv(store)
-        except torch.OutOfMemoryError:
-            self._rank.count({"stores_begun": 1, **self._missed(store, "no_memory")}, store.settings)
+    def _lots(self, stores: Sequence[Store]) -> Iterator[Sequence[Store]]:
+        """Those that go together: neighbours of one storage format, and each alone that a planted fault looks at."""
+        for settings, group in groupby(stores, key=lambda store: store.settings):
+            same, most = [*group], 1 if settings.fault else self._lot
+            yield from (same[at : at + most] for at in range(0, len(same), most))
 
-    def _kv(self, store: Store) -> torch.Tensor:
-        """What stands in the cache of a chunk, [L, 2, chunk, H, D] or, as an object in Maru's order, [2, L, ..]."""
-        one, chunkwise = self._layers[0], store.settings.storage_format == "chunkwise"
+    def _save(self, stores: Sequence[Store]) -> None:
+        """Copies chunks out of the cache: their blocks may be another request's in the next step."""
+        try:
+            self._staged |= zip([store.key for store in stores], self._kv(stores), strict=True)
+        except torch.OutOfMemoryError:
+            if len(stores) > 1:
+                for store in stores:
+                    self._save([store])
+                return
+            self._rank.count({"stores_begun": 1, **self._missed(stores[0], "no_memory")}, stores[0].settings)
+
+    def _kv(self, stores: Sequence[Store]) -> torch.Tensor:
+        """What stands in the cache of chunks alike, [n, L, 2, chunk, H, D] or, as objects in Maru's order,
+        [n, 2, L, ..]."""
+        one, chunkwise = self._layers[0], stores[0].settings.storage_format == "chunkwise"
         lead = (2, len(self._layers)) if chunkwise else (len(self._layers), 2)
-        shape = (*lead, self._rank.config.chunk_tokens, one.heads, one.head_size)
+        shape = (len(stores), *lead, self._rank.config.chunk_tokens, one.heads, one.head_size)
         staged = torch.empty(shape, dtype=one.dtype, device=one.device)
-        self._gathers.gather(self._layers, self._slots(store), staged.transpose(0, 1) if chunkwise else staged)
+        for store, rows in zip(stores, staged.transpose(1, 2) if chunkwise else staged, strict=True):
+            self._gathers.gather(self._layers, self._slots(store), rows)
         return staged
 
     def _slots(self, store: Store) -> torch.Tensor:
@@ -130,7 +155,7 @@ class Stores:
         due = [(store, right) for number, store, right in self._late if number < len(self._storing)]
         self._late = [one for one in self._late if one[0] >= len(self._storing)]
         for store, right in due:
-            read = self._kv(store)
+            (read,) = self._kv([store])
             if not torch.equal(words(read), words(right)):
                 self._rank.scene(store.settings).fired()
             self._hand_over([(store, read)])
@@ -150,29 +175,31 @@ class Stores:
         """In the current stream."""
         for settings, chunks in Counter(store.settings for store, _ in copied).items():
             self._rank.count({"stores_begun": chunks}, settings)
-        under_way: deque[tuple[Store, torch.Tensor, Putting, list[str]]] = deque()
         ended: defaultdict[RequestSettings, Counter[str]] = defaultdict(Counter)
-        for store, staged in copied:
-            under_way.append((store, staged, *self._putting(store, staged)))
-            if len(under_way) > self._ahead:
-                ended[under_way[0][0].settings] += self._end(*under_way.popleft())
-        while under_way:
-            ended[under_way[0][0].settings] += self._end(*under_way.popleft())
+        staged = {store.key: each for store, each in copied}
+        lots = self._lots([store for store, _ in copied])
+        begin = (self._begin(lot, [staged[store.key] for store in lot]) for lot in lots)
+        for begun in ahead(begin, self._ahead):
+            ended[begun.stores[0].settings] += self._end(begun)
         for settings, counts in ended.items():
             self._rank.count(counts, settings)
 
-    def _group(self, store: Store) -> str:
-        return f"{store.key}@{self._rank.number}"
+    def _group(self, store: Store, staged: torch.Tensor) -> Group:
+        name, storage_format = f"{store.key}@{self._rank.number}", store.settings.storage_format
+        names = keys.object_names(name, storage_format, range(len(self._layers)))
+        return Group(name, store.tag, [*zip(names, buffers(staged, len(names)), strict=True)])
 
-    def _objects(self, store: Store, staged: torch.Tensor) -> list[tuple[str, object]]:
-        storage_format = store.settings.storage_format
-        parts = list(staged) if storage_format == "layerwise" else [staged]
-        names = keys.object_names(self._group(store), storage_format, range(len(self._layers)))
-        return [(name, buffer(part)) for name, part in zip(names, parts, strict=True)]
+    def _begin(self, stores: Sequence[Store], staged: Sequence[torch.Tensor]) -> _Begun:
+        settings = stores[0].settings
+        fault, evicted = faults.get(settings.fault), []
+        if settings.fault:
+            self._spoil_staged(*stores, *staged)
+        groups = [self._group(store, each) for store, each in zip(stores, staged, strict=True)]
+        putting = self._rank.pool.putting(groups, evicted=evicted, pause=self._take_time, steps=fault.store_steps)
+        return _Begun(stores, groups, putting, evicted)
 
-    def _putting(self, store: Store, staged: torch.Tensor) -> tuple[Putting, list[str]]:
-        """And the groups that went for it."""
-        fault, scene, evicted = faults.get(store.settings.fault), self._rank.scene(store.settings), []
+    def _spoil_staged(self, store: Store, staged: torch.Tensor) -> None:
+        fault, scene = faults.get(store.settings.fault), self._rank.scene(store.settings)
         if fault.reads_when_stored:
             self._read_again(store, staged)
         fault.stored(
@@ -180,24 +207,26 @@ class Stores:
         )
         if fault.store_steps != STORE:
             scene.fired()
-        putting = self._rank.pool.putting(
-            self._group(store), store.tag, self._objects(store, staged), evicted=evicted, pause=self._take_time,
-            steps=fault.store_steps,
-        )  # fmt: skip
-        return putting, evicted
 
-    def _end(self, store: Store, staged: torch.Tensor, putting: Putting, evicted: list[str]) -> Counter[str]:
+    def _end(self, begun: _Begun) -> Counter[str]:
         """What is to be counted."""
-        why = putting.end()
-        if store.settings.fault:
-            one = faults.Put(
-                self._group(store), store.tag, self._objects(store, staged), why, evicted, store.chunk == 0
-            )
-            why = faults.get(store.settings.fault).after_put(
-                self._rank.pool, one, self._last_put, self._rank.scene(store.settings)
-            )
-            self._last_put = self._last_put if why else one
-        return self._missed(store, why) if why else Counter(stored_chunks=1, stored_bytes=staged.nbytes)
+        counts: Counter[str] = Counter()
+        for store, group, why in zip(begun.stores, begun.groups, begun.putting.end(), strict=True):
+            if store.settings.fault:
+                why = self._spoil_put(store, group, why, begun.evicted)
+            if why:
+                counts += self._missed(store, why)
+            else:
+                size = sum(self._rank.pool.memory.size(one) for _, one in group.objects)
+                counts += Counter(stored_chunks=1, stored_bytes=size)
+        return counts
+
+    def _spoil_put(self, store: Store, group: Group, why: str, evicted: list[str]) -> str:
+        one = faults.Put(group.name, group.tag, group.objects, why, evicted, store.chunk == 0)
+        fault, scene = faults.get(store.settings.fault), self._rank.scene(store.settings)
+        why = fault.after_put(self._rank.pool, one, self._last_put, scene)
+        self._last_put = self._last_put if why else one
+        return why
 
     def _missed(self, store: Store, why: str) -> Counter[str]:
         log.warning("Chunk %d of %s is not stored: %s.", store.chunk, store.request, WHY_NOT[why])
@@ -206,7 +235,7 @@ class Stores:
     def _read_again(self, store: Store, staged: torch.Tensor) -> None:
         """A planted fault reads what lies in a chunk's blocks by now."""
         self._take_time()
-        now = self._kv(store)
+        (now,) = self._kv([store])
         if not torch.equal(words(now), words(staged)):
             self._rank.scene(store.settings).fired()
         staged.copy_(now)

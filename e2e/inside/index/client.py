@@ -83,7 +83,7 @@ class Client:
         answer = p.decode_answer(self._receive(length, deadline))
         if answer.refused is not None:
             raise IndexRefused(f"the index at {self.address} refuses: {answer.refused}")
-        return msgspec.msgpack.decode(answer.value, type=type(request).answer)
+        return p.value(request, answer)
 
     def _receive(self, count: int, deadline: float) -> bytes:
         found = bytearray()

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import msgspec
 
-VERSION = 2
+VERSION = 3
 LENGTH = struct.Struct(">I")
 #: Longer frames are refused. Bytes.
 LONGEST = 64 << 20
@@ -151,7 +151,7 @@ class Status(Request, frozen=True):
     answer = State
 
 
-AnyRequest = Hello | Find | Unpin | Locate | Reserve | Publish | Abandon | Forget | Clear | List | Status
+Single = Hello | Find | Unpin | Locate | Reserve | Publish | Abandon | Forget | Clear | List | Status
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -161,6 +161,14 @@ class Answer(msgspec.Struct, frozen=True):
     refused: str | None = None
 
 
+class All(Request, frozen=True):
+    """One after the other, in one frame: who has much to ask waits once. A refused one holds up no other."""
+
+    requests: list[Single]
+    answer = list[Answer]
+
+
+AnyRequest = Single | All
 _encode = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
 decode_answer = msgspec.msgpack.Decoder(Answer).decode
@@ -172,6 +180,11 @@ def frame(message: AnyRequest | Answer) -> bytes:
     if len(body) > LONGEST:
         raise ValueError(f"a message of {len(body)} bytes is too long")
     return LENGTH.pack(len(body)) + body
+
+
+def value(request: AnyRequest, answer: Answer) -> object:
+    """What was answered to a request that was not refused."""
+    return msgspec.msgpack.decode(answer.value, type=type(request).answer)
 
 
 def raw(value: object) -> msgspec.Raw:

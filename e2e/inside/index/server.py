@@ -59,7 +59,8 @@ class Server:
         self._open.add(owner)
         try:
             while True:
-                writer.write(p.frame(self._answer(owner, await _frame(reader))))
+                request = p.decode_request(await _frame(reader))
+                writer.write(p.frame(self._table.answered(owner, request)))
                 await writer.drain()
         except (asyncio.IncompleteReadError, OSError):
             return  # it is gone
@@ -70,13 +71,6 @@ class Server:
             self._open.discard(owner)
             self._alone_since = time.monotonic()
             writer.close()
-
-    def _answer(self, owner: int, body: bytes) -> p.Answer:
-        request = p.decode_request(body)
-        try:
-            return p.Answer(value=p.raw(self._table.answer(owner, request)))
-        except ValueError as error:
-            return p.Answer(refused=str(error))
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:

@@ -52,18 +52,28 @@ class Table:
         self._answers = {
             p.Hello: self._hello, p.Find: self._find, p.Unpin: self._unpin, p.Locate: self._locate,
             p.Reserve: self._reserve, p.Publish: self._publish, p.Abandon: self._abandon, p.Forget: self._forget,
-            p.Clear: self._clear, p.List: self._list, p.Status: self._status,
+            p.Clear: self._clear, p.List: self._list, p.Status: self._status, p.All: self._all,
         }  # fmt: skip
 
     def answer(self, owner: int, request: p.AnyRequest) -> object:
         """ValueError, one sentence, for a request that can't be meant."""
         return self._answers[type(request)](owner, request)
 
+    def answered(self, owner: int, request: p.AnyRequest) -> p.Answer:
+        """As it goes back."""
+        try:
+            return p.Answer(p.raw(self.answer(owner, request)))
+        except ValueError as error:
+            return p.Answer(refused=str(error))
+
     def leave(self, owner: int) -> None:
         self._owners.discard(owner)
         self._give_back([ticket for ticket, one in self._reserved.items() if one.owner == owner])
         for key in [key for key in self._pins if key[0] == owner]:
             self._loose(key)
+
+    def _all(self, owner: int, request: p.All) -> list[p.Answer]:
+        return [self.answered(owner, one) for one in request.requests]
 
     def _hello(self, owner: int, request: p.Hello) -> p.Welcome:
         if request.version != p.VERSION:

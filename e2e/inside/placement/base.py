@@ -89,6 +89,10 @@ def raw(tensor: torch.Tensor) -> memoryview:
     return memoryview(tensor.view(-1).view(torch.uint8).numpy())
 
 
-def buffer(tensor: torch.Tensor) -> memoryview | torch.Tensor:
-    """A contiguous tensor as the memory of a pool takes it that is read and written from the tensor's device."""
-    return tensor.view(-1).view(torch.uint8) if tensor.is_cuda else raw(tensor)
+def buffers(tensor: torch.Tensor, count: int) -> Sequence[memoryview] | Sequence[torch.Tensor]:
+    """A contiguous tensor in equal parts, as the memory of a pool takes them that is read and written from the tensor's
+    device."""
+    if tensor.is_cuda:
+        return tensor.view(count, -1).view(torch.uint8).unbind()
+    whole, size = raw(tensor), tensor.nbytes // count
+    return [whole[at * size : (at + 1) * size] for at in range(count)]

@@ -165,7 +165,7 @@ def test_a_group_stored_anew_takes_the_place_of_the_old_one():
 @pytest.mark.parametrize(
     ("request_", "why"),
     [
-        (p.Hello(99, "x"), "speaks version 2 .* the client 99"),
+        (p.Hello(99, "x"), "speaks version 3 .* the client 99"),
         (p.Reserve([-1]), "no object has less than no bytes"),
         (p.Publish("a", "t", []), "an object or more"),
         (p.Publish("a", "t", [p.Written(1, "a", "s"), p.Written(1, "b", "s")]), "a room of its own"),

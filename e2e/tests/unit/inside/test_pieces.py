@@ -27,10 +27,18 @@ def test_every_token_of_every_layer_is_in_one_piece(storage_format, overlap, fir
     for piece in found:
         assert piece.chunks.start * CHUNK <= first + piece.tokens.start < (piece.chunks.start + 1) * CHUNK
         assert (piece.chunks.stop - 1) * CHUNK < first + piece.tokens.stop <= piece.chunks.stop * CHUNK
-    if overlap:
-        assert [[*p.layers] for p in found] == ([[0], [1], [2]] if storage_format == "layerwise" else [[0, 1, 2]])
+    if overlap and storage_format == "layerwise":
+        assert [[*p.layers] for p in found] == [[0], [1], [2]]
     else:
+        assert {p.layers for p in found} == {range(LAYERS)}
         assert max(len(p.chunks) for p in found) <= max(most // CHUNK_BYTES, 1)
+
+
+def test_a_gpu_copies_layers_together_and_the_last_few_too():
+    load = _load(0, 64, storage_format="layerwise", overlap=True, load="async")
+    found = pieces(load, layers=7, together=3, chunk_tokens=CHUNK, chunk_bytes=CHUNK_BYTES)
+    assert [[*p.layers] for p in found] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert {p.chunks for p in found} == {range(2)}
 
 
 def test_a_planted_fault_gets_all_at_once():
