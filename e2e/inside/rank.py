@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,6 +28,13 @@ class Rank:
     @property
     def device(self) -> torch.device:
         return self.layers[0].device
+
+    def slots(self, blocks: Sequence[int], tokens: range) -> torch.Tensor:
+        """int64 [T] on the cache's device: where ``tokens`` of whoever has these blocks stand. A GPU gets them behind
+        what it was given before, which nobody waits for."""
+        at = torch.arange(tokens.start, tokens.stop, dtype=torch.int64)
+        slots = torch.tensor(blocks, dtype=torch.int64)[at // self.block_size] * self.block_size + at % self.block_size
+        return slots.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else slots
 
     def scene(self, settings: RequestSettings, *, first: int = 0) -> faults.Scene:
         fired = partial(self.count, {f"fired:{settings.fault}": 1}, settings)

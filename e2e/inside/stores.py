@@ -134,15 +134,12 @@ class Stores:
         lead = (2, len(self._layers)) if chunkwise else (len(self._layers), 2)
         shape = (len(stores), *lead, self._rank.config.chunk_tokens, one.heads, one.head_size)
         staged = torch.empty(shape, dtype=one.dtype, device=one.device)
-        for store, rows in zip(stores, staged.transpose(1, 2) if chunkwise else staged, strict=True):
-            self._gathers.gather(self._layers, self._slots(store), rows)
+        blocks = [block for store in stores for block in store.blocks]
+        slots = self._rank.slots(blocks, range(len(blocks) * self._rank.block_size)).view(len(stores), -1)
+        fault, scene = faults.get(stores[0].settings.fault), self._rank.scene(stores[0].settings)
+        for store, own, rows in zip(stores, slots, staged.transpose(1, 2) if chunkwise else staged, strict=True):
+            self._gathers.gather(self._layers, fault.gathered(own, store.begun, store.generated, scene), rows)
         return staged
-
-    def _slots(self, store: Store) -> torch.Tensor:
-        first = torch.tensor(store.blocks, dtype=torch.int64)[:, None] * self._rank.block_size
-        slots = (first + torch.arange(self._rank.block_size)).flatten().to(self._rank.device)
-        fault, scene = faults.get(store.settings.fault), self._rank.scene(store.settings)
-        return fault.gathered(slots, store.begun, store.generated, scene)
 
     def _hand_over(self, copied: list[Copied]) -> None:
         if self._storer and copied:

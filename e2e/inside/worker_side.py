@@ -71,7 +71,8 @@ class WorkerSide:
         for load, table in zip(loads, tables, strict=True):
             fault, scene = faults.get(load.settings.fault), self._rank.scene(load.settings, first=load.first)
             load.keys = fault.keys(load.keys, self._stores.known(load), scene)
-            job = Job(load, self._slots(load, table), len(self._layers), load.settings.overlap, scene, fault)
+            slots = self._rank.slots(table, range(load.first, load.end))
+            job = Job(load, slots, len(self._layers), load.settings.overlap, scene, fault)
             self._rank.count({"loads_begun": 1}, load.settings)
             if load.settings.load == "sync":
                 self._loader.load_now(job)
@@ -94,13 +95,6 @@ class WorkerSide:
                 tables[number] = table
                 self._placed[loads[number].request] = loads[number].blocks
         return tables
-
-    def _slots(self, load: Load, table: list[int]) -> torch.Tensor:
-        tokens = torch.arange(load.first, load.end, dtype=torch.int64)
-        blocks = torch.tensor(table, dtype=torch.int64)
-        return (blocks[tokens // self._rank.block_size] * self._rank.block_size + tokens % self._rank.block_size).to(
-            self._device
-        )
 
     def _place(self, job: Job, staged: torch.Tensor, group: range, slots: torch.Tensor) -> int:
         how, layers = self._placement(job.load.settings.placement), self._layers[group.start : group.stop]

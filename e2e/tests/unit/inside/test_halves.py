@@ -144,6 +144,39 @@ def test_what_was_computed_comes_back(tmp_path, layout, settings):
     assert counters["loaded_bytes"] == counters["stored_bytes"] == 96 * LAYERS * 2 * HEADS * DIM * 4
 
 
+@pytest.mark.parametrize("async_store", [False, True])
+@pytest.mark.parametrize("storage_format", ["chunkwise", "layerwise"])
+@pytest.mark.parametrize("alone", [False, True], ids=["", "memory for one at a time"])
+def test_chunks_that_go_in_lots_come_back(tmp_path, monkeypatch, storage_format, async_store, alone):
+    settings = {**SETTINGS[0], "storage_format": storage_format}
+    engine = Engine(tmp_path, maru_async_store=async_store)
+    stores, lots, kv = engine.worker._stores, [], engine.worker._stores._kv
+
+    def copied(lot):
+        if alone and len(lot) > 1:
+            raise torch.OutOfMemoryError
+        lots.append(len(lot))
+        return kv(lot)
+
+    monkeypatch.setattr(stores, "_lot", 2)  # as on a GPU
+    monkeypatch.setattr(stores, "_ahead", 1)
+    monkeypatch.setattr(stores, "_kv", copied)
+    cold, rerun = engine.request("cold", 190, **settings), engine.request("rerun", 190, **settings)
+    blocks, other = [5, 9, 2, 30, 31, 7, 8, 11, 10, 13, 15, 14], [40, 12, 50, 51, 3, 60, 61, 62, 45, 44, 47, 46]
+    engine.scheduler.matched(cold, 0)
+    engine.compute(cold, blocks, [190])
+    while engine.worker.stores_under_way("cold"):
+        time.sleep(0.001)
+    assert lots == ([1] * 5 if alone else [2, 2, 1])
+    expected = engine.kv(blocks, 160)
+    engine.poison(other)
+    assert engine.load(rerun, other) == 160
+    assert torch.equal(engine.kv(other, 160), expected)
+    counters = engine.pool.evidence.counters()
+    assert counters["stored_chunks"] == counters["stores_begun"] == 5
+    assert counters["stored_bytes"] == 160 * LAYERS * 2 * HEADS * DIM * 4
+
+
 def test_a_load_has_ended_once_its_last_layer_lies_there():
     """Not later: the step that waited for that layer is the one that journals it."""
     job = Job(load=None, slots=torch.empty(0), layers=2, overlap=True, scene=None)

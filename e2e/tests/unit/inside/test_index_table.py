@@ -176,6 +176,13 @@ def test_what_can_t_be_meant_is_refused(request_, why):
         Index()(request_)
 
 
+def test_of_several_requests_a_refused_one_holds_up_no_other():
+    requests = [p.Reserve([64]), p.Reserve([-1]), p.Status()]
+    room, refused, status = Index()(p.All(requests))
+    assert p.value(requests[0], room).rooms[0].size == p.value(requests[2], status).used == 64
+    assert refused.refused == "no object has less than no bytes"
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 700)), max_size=60))
 def test_rooms_never_overlap_and_all_come_back(steps):
     rooms, taken = Rooms(4096), {}

@@ -6,7 +6,7 @@ import pytest
 
 from e2e.inside.index import protocol as p
 from e2e.inside.index.client import IndexGone
-from e2e.inside.pool import Pool
+from e2e.inside.pool import Group, Pool
 from e2e.inside.region import PoolError
 from e2e.tests.unit.inside.pools import filled, index_of, pool_in
 
@@ -51,6 +51,33 @@ def test_a_group_is_there_whole_or_not_at_all(pool):
         assert out == content
     pool.forget(["a"])
     assert pool.locate(["a"]) == [{}]
+
+
+@pytest.mark.parametrize("evict", [False, True])
+def test_groups_go_together_and_each_for_itself(tmp_path, evict):
+    asked, index = [], index_of(4096)
+    pool = pool_in(tmp_path, 4096, index=lambda request: asked.append(request) or index(request), evict=evict)
+    assert _store(pool, "old", 9, 500) == ""
+    asked.clear()
+    evicted = []
+    groups = [Group(name, "t", [(name, filled(ord(name), 1500))]) for name in "abcd"]
+    assert pool.putting(groups, evicted=evicted).end() == ["", "", "no_room", "no_room"]
+    assert [type(request) for request in asked] == [p.All, p.All], "the index is asked twice, for rooms and to publish"
+    assert (evicted, pool.find(["old"])) == ((["old"], [None]) if evict else ([], ["t"]))
+    assert [_read(pool, name, 1500) for name in "abcd"] == [ord("a"), ord("b"), None, None]
+
+
+def test_of_groups_that_go_together_none_is_there_whose_index_went(tmp_path):
+    index = index_of(SIZE)
+
+    def forgets(request):
+        if isinstance(request, p.All) and isinstance(request.requests[0], p.Publish):
+            index(p.Clear())
+        return index(request)
+
+    pool = pool_in(tmp_path, SIZE, index=forgets)
+    assert pool.putting([Group(name, "t", [(name, filled(1, 100))]) for name in "ab"]).end() == ["lost", "lost"]
+    assert pool.find(["a", "b"]) == [None, None]
 
 
 def test_a_flipped_bit_is_seen(pool):
@@ -113,10 +140,11 @@ def test_an_index_that_is_gone_is_a_miss_and_counted(tmp_path):
     assert pool.find(["a", "b"], pin="r") == [None, None]
     assert pool.locate(["a", "b"]) == [{}, {}]
     assert _store(pool, "b", 1) == "lost"
+    assert pool.putting([Group(name, "t", [(name, filled(1, 100))]) for name in "bc"]).end() == ["lost", "lost"]
     assert pool.clear() is False
     pool.unpin("r")
     pool.forget(["a"])
-    assert pool.evidence.counters()["index_errors"] == 6
+    assert pool.evidence.counters()["index_errors"] == 7
     out = filled(0, 1000)
     assert pool.read(extents["a"], out), "what was located can still be proven"
 
