@@ -17,9 +17,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
 
@@ -31,7 +30,7 @@ from e2e.replay.stream import Completion
 from e2e.settings.commands import CanaryFlags
 from e2e.stack.cores import usable_cores
 from e2e.tests.engine.engines import engines_of
-from e2e.tests.engine.watched import ONE_IN, Canary, Request, Users, on_one_store, requests, users
+from e2e.tests.engine.watched import ONE_IN, Canary, Request, Users, ending, on_one_store, requests, users
 from e2e.tests.unit.canary.watchers import MISSING, PULSE_S, free_port, watched
 
 SEED, BUDGET = 14, 0.2
@@ -173,14 +172,6 @@ def beside(folder: Path, asked: Sequence[Request], probes: int) -> dict[str, obj
             fault["code"] = canary.end()
     (folder / "said.txt").write_text("".join([*said, *canary.said]))
     return {"quiet": quiet, "alerts": came, "fault": fault, "answers": at_work.answers}
-
-
-@contextmanager
-def ending(canary: Canary) -> Iterator[Canary]:
-    try:
-        yield canary
-    finally:
-        canary.end()
 
 
 def say(text: str) -> None:

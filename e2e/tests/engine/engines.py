@@ -42,7 +42,8 @@ class Engines:
     def __call__(self, *, start: str = "fork", **settings) -> Iterator[EngineClient]:
         """``settings`` of EngineSpec. Stopped at the end; what it started is gone."""
         spec = {
-            "name": f"test.{uuid.uuid4().hex[:12]}", "engine_key": "test", "model": prepare_model("smollm2"),
+            "name": f"test.{uuid.uuid4().hex[:12]}", "engine_key": "test",
+            "model": settings.get("model") or prepare_model("smollm2"),
             "role": "connector" if settings.get("connector") else "baseline", "layout": "HND", "block_size": 16,
             "dtype": "float32", "max_num_batched_tokens": 512, "max_model_len": 2048,
             "kv_cache_memory_bytes": 256 << 20, "attention": "strided", **settings,

@@ -52,15 +52,18 @@ from e2e.inside.connector import EmbeddedConnector
 
 
 @contextmanager
-def on_one_store(engines: Engines, folder: Path, number: int = 2) -> Iterator[tuple[list[EngineClient], Path]]:
-    """So many engines, and the file that spoils what they load. ``folder``: exists, and no others' were there."""
+def on_one_store(
+    engines: Engines, folder: Path, number: int = 2, *, pool_bytes: int = 2 << 30, **more: object
+) -> Iterator[tuple[list[EngineClient], Path]]:
+    """So many engines, and the file that spoils what they load. ``folder``: exists, and no others' were there.
+    ``pool_bytes``: more than a local cache holds, so that what is old is loaded. ``more``: settings of EngineSpec."""
     (folder / "canary_faulty.py").write_text(FAULTY)
     flag = folder / "fault"
     with Store(
         "canary", parent=folder, ledger=engines.ledger, environ=dict(os.environ), log_dir=folder / "logs",
         record=lambda kind, **data: None,
     ) as store:  # fmt: skip
-        adapter = load("embedded", pool_bytes=2 << 30)  # more than a local cache: what is old is loaded
+        adapter = load("embedded", pool_bytes=pool_bytes)
         config = adapter.config(expand(Selection(), adapter).cells[0], pool_dir=str(store.folder), block_size=16)
         config = store.give(config)
         path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -69,9 +72,9 @@ def on_one_store(engines: Engines, folder: Path, number: int = 2) -> Iterator[tu
             extra={**config.extra, "embedded_evict": True, "embedded_fault": "rare_bit_flip"},
             env={**config.env, "PYTHONPATH": os.pathsep.join(path), "CANARY_TEST_FAULT": str(flag)},
         )  # fmt: skip
-        more = {"connector": config, "layout": "NHD", "model": tiny_model(), "start": "stock"}
+        more = {"layout": "NHD", "model": tiny_model(), "start": "stock", **more}
         with ExitStack() as stack:
-            yield [stack.enter_context(engines(**more)) for _ in range(number)], flag
+            yield [stack.enter_context(engines(connector=config, **more)) for _ in range(number)], flag
 
 
 class Canary:
@@ -116,6 +119,14 @@ class Canary:
         return self.process.wait(30)
 
 
+@contextmanager
+def ending(canary: Canary) -> Iterator[Canary]:
+    try:
+        yield canary
+    finally:
+        canary.end()
+
+
 @dataclass(frozen=True)
 class Request:
     """Of a user: ``at_s`` after the first, to engine 0 or 1."""
@@ -130,7 +141,7 @@ RATE, DOCUMENT, NEW = 0.75, 1792, 12
 #: So many documents are asked about at a time. Another engine than that which stored one is asked some requests later,
 #: so that what it finds does not hang on how long a store takes.
 ASKED, LATER = 8, 4
-SALT, OUTPUT = "users", 6
+OUTPUT = 6
 
 
 def requests(seconds: float, seed: int) -> list[Request]:
@@ -165,6 +176,7 @@ class Users:
     clients: Sequence[EngineClient]
     paced: bool
     pause_s: float = 0.1
+    salt: str = "users"
 
     def __post_init__(self) -> None:
         self.answers: list[Completion | None] = []
@@ -180,7 +192,7 @@ class Users:
                 break
             try:
                 self.answers.append(
-                    ask(self.clients[request.engine], list(request.token_ids), salt=SALT, max_tokens=OUTPUT)
+                    ask(self.clients[request.engine], list(request.token_ids), salt=self.salt, max_tokens=OUTPUT)
                 )
             except Exception:  # whatever it was, a user has no answer
                 self.answers.append(None)
