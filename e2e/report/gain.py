@@ -18,10 +18,10 @@ from e2e.report.document import Block, Code, Document, Heading, Items, Page, Pag
 from e2e.report.facts import facts
 from e2e.report.files import write as write_forms
 from e2e.report.forms import Report
-from e2e.report.gain_shape import SCHEMA_ID
 from e2e.report.rows import no_speedup, seconds, share, times
 from e2e.report.sentences import headline, verdict_text
 
+SCHEMA = "maru-e2e/gain/2"
 #: What the rig's own connector is the double of.
 _REAL = load(DEFAULT).abilities.double_of
 DOUBLE = (
@@ -69,7 +69,7 @@ def _named(answer: Answer) -> str:
 def as_json(found: GainJudgement, events: Iterable[Event]) -> dict[str, object]:
     cells = [{"id": cell.id, "verdict": cell.verdict.value, "ttft": asdict(cell.ttft)} for cell in found.cells.cells]
     return {
-        "schema": SCHEMA_ID, "plan": dict(found.plan), "measured_on": _measured_on(events), "cells": cells,
+        "schema": SCHEMA, "plan": dict(found.plan), "measured_on": _measured_on(events), "cells": cells,
         "copy_speed": found.copy_speed,
         "answers": [{**asdict(answer), "sentence": sentence(answer)} for answer in found.answers],
         "ttft": [asdict(each) for each in by_length(found.cells)],

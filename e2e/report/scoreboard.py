@@ -23,6 +23,7 @@ from e2e.report.files import write
 from e2e.report.forms import Report
 from e2e.report.scores import Score, Told, scores, sentence, total
 
+SCHEMA = "maru-e2e/scoreboard/1"
 #: Which check a finding speaks for. The exact oracle is the first two, without any digest.
 CHECKS: Mapping[str, tuple[Reason, ...]] = {
     "tokens": (Reason.TOKENS_DIFFER, Reason.BEYOND_NOISE),
@@ -190,7 +191,7 @@ def show(
         scored = more | {"scores": [asdict(score) for score in board.scores], "recordings": recordings}
         shown = partial(document, board, ended=ended, recordings=recordings)
         report = Report(
-            shown, page=lambda: _page(shown(), board), data=lambda: asdict(board) | scored,
+            shown, page=lambda: _page(shown(), board), data=lambda: {"schema": SCHEMA} | asdict(board) | scored,
             rows=lambda: [asdict(row) for row in board.rows],
         )  # fmt: skip
         write(report, directory, "scoreboard")

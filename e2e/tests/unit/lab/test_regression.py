@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import jsonschema
 import pytest
 import torch
 
@@ -10,14 +11,16 @@ from e2e.inside.placement.index import Index
 from e2e.lab.kernels import bench, defect, regression
 from e2e.lab.kernels.caches import FORMS, RANK5, UNEVEN, Geometry
 from e2e.lab.kernels.reference import Reference
+from e2e.report.schemas import schema
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU, and there is none here")
 
 
 def test_the_whole_report_on_a_cpu(tmp_path, capsys):
-    path = tmp_path / "placement.json"
+    path = tmp_path / "regression.json"
     assert regression.main(["--device", "cpu", "--cases", "1", "--out", str(path)]) == 0
     result = json.loads(path.read_text())
+    jsonschema.validate(result, schema("regression"))
     outcomes = {(r["placement"], r["format"], r["dtype"]): r["outcome"] for r in result["grid"]}
     for form in FORMS:
         assert outcomes["index", form, "bfloat16"] == outcomes["triton", form, "float8_e4m3fn"] == "same"
@@ -136,5 +139,7 @@ def test_the_whole_report_on_a_gpu(tmp_path):
 def test_the_benchmark_runs(tmp_path):
     path = tmp_path / "bench.json"
     assert bench.main(["--quick", "--out", str(path)]) == 0
-    rows = json.loads(path.read_text())["rows"]
+    result = json.loads(path.read_text())
+    jsonschema.validate(result, schema("bench"))
+    rows = result["rows"]
     assert {row["outcome"] for row in rows if row["way"].startswith(("index", "triton"))} == {"ok"}

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from declared import needed
 
+from e2e.report.schemas import SHAPES
+
 ROOT = Path(__file__).parents[4]
 #: Imports every module that the rig's own environment may import, with nothing on the path but what is named.
 IMPORT_ALL = """
@@ -38,7 +40,8 @@ def test_prompts_and_data_are_in_it_and_tests_are_not(site):
     there = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
     assert {f"e2e/prompts/{path.name}" for path in (ROOT / "prompts").glob("*.txt")} <= there
     assert len(list((ROOT / "prompts").glob("*.txt"))) >= 6
-    assert {"e2e/py.typed", "e2e/report/report.schema.json", "e2e/connectors/maru/logging.json"} <= there
+    assert {"e2e/py.typed", "e2e/connectors/maru/logging.json"} <= there
+    assert {f"e2e/report/{name}.schema.json" for name in SHAPES} <= there
     assert {f"e2e/report/pages/{name}" for name in ("page.html", "blocks.html", "style.css")} <= there
     tests = {
         name for name in there if name.startswith("e2e/tests") or Path(name).name.startswith(("test_", "conftest"))

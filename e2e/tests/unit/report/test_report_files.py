@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
@@ -21,14 +20,13 @@ from e2e.base.verdict import Finding, Reason, Verdict
 from e2e.judge import judge
 from e2e.report import console, junit, report_json
 from e2e.report.causes import causes
-from e2e.report.described import WORDS
 from e2e.report.escape import visible
 from e2e.report.facts import facts
 from e2e.report.files import RENDERERS, put, write_reports
 from e2e.report.reproduce import reproduce
 from e2e.report.rows import HEADINGS, claim, row, verdict_line
+from e2e.report.schemas import schema
 from e2e.report.sentences import headline, sentence
-from e2e.report.shape import schema
 from e2e.scenarios.packs import provokes
 
 
@@ -72,7 +70,7 @@ def test_written_files_agree_with_the_judgement_and_repeat(verdict, tmp_path: Pa
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted(RENDERERS)
 
     document = json.loads((tmp_path / "a" / "report.json").read_text())
-    jsonschema.validate(document, schema())
+    jsonschema.validate(document, schema("report"))
     (cell,) = document["cells"]
     assert (cell["id"], cell["verdict"], document["summary"]["verdict"]) == (CELL, verdict, verdict)
     assert document["summary"]["exit_code"] == judgement.exit_code
@@ -92,14 +90,6 @@ def test_written_files_agree_with_the_judgement_and_repeat(verdict, tmp_path: Pa
         assert case.result[0].type.startswith(verdict)
 
 
-def test_every_field_is_described():
-    shapes = schema()["$defs"]
-    assert shapes.keys() == WORDS.keys()
-    for name, shape in shapes.items():
-        assert shape["properties"].keys() == WORDS[name].keys(), name
-        assert all(field["description"] == WORDS[name][key] for key, field in shape["properties"].items())
-
-
 def test_no_cells_is_no_green_file():
     of_run = facts([])
     (suite,) = JUnitXml.fromstring(junit.render(of_run, Judgement(())).encode())
@@ -115,7 +105,7 @@ def test_every_report_says_what_was_not_tried(tmp_path: Path, monkeypatch):
     assert f"- partial: {provokes('partial')}" in said
     assert "- gremlin\n" in said
     document = json.loads(RENDERERS["report.json"](facts(recording), judge(recording)))
-    jsonschema.validate(document, schema())
+    jsonschema.validate(document, schema("report"))
     assert [entry["scenario"] for entry in document["not_tried"]] == names
     assert [entry["provokes"] for entry in document["not_tried"]] == [provokes("partial"), ""]
     out = io.StringIO()
@@ -131,13 +121,6 @@ def test_what_knows_of_no_scenario_or_left_none_out_says_nothing_of_it(plan, tmp
     assert "Not tried" not in report_md(recording)
     document = json.loads(RENDERERS["report.json"](facts(recording), judge(recording)))
     assert document.get("not_tried") == plan.get("untold")
-
-
-def test_the_shipped_schema_is_the_one_of_the_types():
-    shipped = files("e2e.report").joinpath("report.schema.json").read_text(encoding="utf-8")
-    assert json.loads(shipped) == json.loads(json.dumps(schema())), (
-        "python -m e2e.report.shape > e2e/report/report.schema.json"
-    )
 
 
 def test_numbers_that_json_lacks_become_null():

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import msgspec
 import pytest
 from fake import ONE, PLAIN, TEXTS, again, send
@@ -23,6 +24,7 @@ from e2e.judge.cells import judge
 from e2e.recording.journal import Journal
 from e2e.report import shrunk
 from e2e.report.reproduce import reproduce
+from e2e.report.schemas import schema
 from e2e.settings import program_file
 from e2e.shrink.failed import Case, failed_cell
 from e2e.shrink.trials import spent_s, starts
@@ -140,6 +142,7 @@ def test_the_report_says_what_is_left_and_prints_the_command(run, capsys):
     shrunk.write(told(run, untried=2), run)
     screen, page = capsys.readouterr().out, (run / shrunk.AS_TEXT).read_text()
     table = json.loads((run / shrunk.AS_JSON).read_text())
+    jsonschema.validate(table, schema("shrunk"))
     for text in (screen, page):
         assert "maru-e2e run --program /x/program.json" in text
         assert "2 candidates left untried" in text
@@ -155,11 +158,13 @@ def test_what_did_not_fail_again_is_told_so_and_has_no_command(run, capsys):
     shrunk.write(told(run, after=False), run)
     assert "It did not fail so again" in capsys.readouterr().out
     table = json.loads((run / shrunk.AS_JSON).read_text())
+    jsonschema.validate(table, schema("shrunk"))
     assert (table["after"], table["command"], table["program"]) == (None, None, None)
 
 
 def test_the_file_is_read_back_by_its_flag(tmp_path):
     shrunk.write_program(program(), tmp_path)
+    jsonschema.validate(json.loads((tmp_path / shrunk.PROGRAM).read_text()), schema("program"))
     table = program_file.read(str(tmp_path / shrunk.PROGRAM))
     assert msgspec.convert(table, Program) == program()
 

@@ -1,21 +1,15 @@
-"""What each field of report.json is, for its schema: type -> field -> words. A test asks for all of them."""
+"""What each field of report.json is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-_VERDICT = "pass: served as predicted and exactly what the engine computes; corrupt; error; or inconclusive."
-_SPEEDUP = "TTFT without a connector over that of the rerun that it served."
-_STORE_COST = "How much longer the first request takes that stores on the way, as a share of TTFT without a connector."
-_TIMES = {
-    "baseline_cold_s": "Cold, on an engine without a connector.",
-    "cold_s": "Cold, on the engine with the connector, which stores on the way.",
-    "local_s": "From vLLM's own prefix cache.",
-    "external_s": "From the connector.",
-}
+from e2e.report.schemas.closed import SPEEDUP, STORE_COST, TIMES, VERDICT, VERSION
+
+_TIMES = {**TIMES, "local_s": "From vLLM's own prefix cache."}
 WORDS: Mapping[str, Mapping[str, str]] = {
     "Report": {
-        "schema": "Version of this form.",
+        "schema": VERSION,
         "run": "What was run, when, on what.",
         "engines": "Engines by key and role.",
         "cells": "One entry per cell, in the order in which they were first named.",
@@ -67,7 +61,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "engine_key": "Engines that it shares with other cells.",
         "adapter": "Name of the connector's adapter.",
         "attempt": "Attempt from which it is judged.",
-        "verdict": _VERDICT,
+        "verdict": VERDICT,
         "reason": "Of the worst finding; null for a pass.",
         "findings": "What speaks against it, causes first; empty for a pass.",
         "first_generation": "Did the external reruns repeat the first answers? Null where there was none to compare.",
@@ -80,7 +74,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     },
     "Finding": {
         "rule": "Rule of the judge that found it.",
-        "verdict": _VERDICT,
+        "verdict": VERDICT,
         "reason": "In short, one of a fixed set.",
         "sentence": "The same in words.",
         "evidence": "What was seen, by name.",
@@ -101,25 +95,25 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         **_TIMES,
         "server_cold_s": "cold_s by vLLM's own histogram.",
         "server_external_s": "external_s by vLLM's own histogram.",
-        "speedup": f"{_SPEEDUP} Only of a cell that passed.",
+        "speedup": f"{SPEEDUP} Only of a cell that passed.",
         "claimed_speedup": "What would have been claimed of a cell that did not pass.",
         "no_speedup": "Why there is no speedup, or why nothing was timed.",
-        "store_cost": _STORE_COST,
+        "store_cost": STORE_COST,
         "by_length": "The same by prompt.",
     },
     "LengthTtft": {
         **_TIMES,
         "tokens": "Length of the prompt.",
         "again_s": "From the connector once more.",
-        "speedup": _SPEEDUP,
-        "store_cost": _STORE_COST,
+        "speedup": SPEEDUP,
+        "store_cost": STORE_COST,
     },
     "LengthSpeed": {
         **_TIMES,
         "tokens": "Length of the prompts.",
         "cells": "How many cells passed.",
-        "speedup": _SPEEDUP,
-        "store_cost": _STORE_COST,
+        "speedup": SPEEDUP,
+        "store_cost": STORE_COST,
         "noise": "How much longer the same rerun took once more, as a share.",
     },
     "Figure": {
@@ -131,7 +125,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     "Invalid": {"settings": "Axis -> value.", "why": "Why it can't run."},
     "NotTried": {"scenario": "Its name.", "provokes": "What it provokes; empty where this version does not know it."},
     "Summary": {
-        "verdict": f"The worst of all cells: {_VERDICT}",
+        "verdict": f"The worst of all cells: {VERDICT}",
         "exit_code": "Of maru-e2e run and judge.",
         "cells": "How many there are.",
         "pass": "How many passed.",

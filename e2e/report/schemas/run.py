@@ -1,24 +1,14 @@
-"""What report.json holds. Its schema is made of these types: ``python -m e2e.report.shape`` prints it."""
+"""What report.json holds."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from e2e.base.judgement import Hits, Oracle, Ttft
 from e2e.base.speed import LengthSpeed
-from e2e.report.described import WORDS
-
-SCHEMA_ID = "maru-e2e/report/3"
-Table = dict[str, Any]
-Verdict = Literal["pass", "corrupt", "inconclusive", "error"]
-
-
-class Closed(msgspec.Struct, forbid_unknown_fields=True):
-    """No other keys than these."""
+from e2e.report.schemas.closed import Closed, Table, Verdict
 
 
 class Attempt(Closed):
@@ -128,24 +118,3 @@ class Report(Closed):
     notes: list[str]
     summary: Summary
     not_tried: list[NotTried] | msgspec.UnsetType = msgspec.UNSET
-
-
-def schema() -> dict[str, object]:
-    """JSON schema of report.json."""
-    return schema_of(Report, WORDS, SCHEMA_ID, "Report of one run of maru-e2e")
-
-
-def schema_of(
-    shape: type, words: Mapping[str, Mapping[str, str]], schema_id: str, title: str
-) -> dict[str, object]:  # fmt: skip
-    """``words``: type -> field -> what it is."""
-    made = msgspec.json.schema(shape, schema_hook=lambda _: {"description": "any value"})
-    for name, of in made["$defs"].items():
-        for field, said in words.get(name, {}).items():
-            of["properties"][field]["description"] = said
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": schema_id}
-    return head | {"title": title} | made
-
-
-if __name__ == "__main__":
-    print(json.dumps(schema(), indent=2))

@@ -1,8 +1,7 @@
-"""What gain.json holds. Its schema is made of these types: ``python -m e2e.report.gain_shape`` prints it."""
+"""What gain.json holds, and what each field of it is."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -10,10 +9,7 @@ from typing import Literal
 from e2e.base.gain import Answer, Hidden, Launches, Overlap
 from e2e.base.judgement import Ttft
 from e2e.base.speed import LengthSpeed
-from e2e.report.described import WORDS
-from e2e.report.shape import Closed, Table, Verdict, schema_of
-
-SCHEMA_ID = "maru-e2e/gain/2"
+from e2e.report.schemas.closed import VERSION, Closed, Table, Verdict
 
 
 @dataclass(frozen=True)
@@ -59,9 +55,9 @@ class Gain(Closed):
 _BRANCH = {"branch": "What both sides have in common."}
 _SIDE = {**_BRANCH, "side": "a or b.", "length": "Tokens of the prompts."}
 _OF_TTFT = "as a share of side a's TTFT"
-GAIN_WORDS: Mapping[str, Mapping[str, str]] = {
+WORDS: Mapping[str, Mapping[str, str]] = {
     "Gain": {
-        "schema": "Version of this form.",
+        "schema": VERSION,
         "plan": "What was compared, as event gain.plan of the recording has it.",
         "measured_on": "GPU or processor, vLLM, torch.",
         "cells": "Those that were measured, and what the oracle made of them before.",
@@ -129,12 +125,3 @@ GAIN_WORDS: Mapping[str, Mapping[str, str]] = {
     },
     "Hidden": {"layer": "Number, from 0.", "load_us": "As of all layers.", "share": "As of all layers."},
 }  # fmt: skip
-
-
-def schema() -> dict[str, object]:
-    """JSON schema of gain.json."""
-    return schema_of(Gain, {**WORDS, **GAIN_WORDS}, SCHEMA_ID, "Answers of maru-e2e gain")
-
-
-if __name__ == "__main__":
-    print(json.dumps(schema(), indent=2))
