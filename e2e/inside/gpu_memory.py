@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -32,6 +33,8 @@ class OnGpu:
         if why:
             log.warning("The pool's region is not pinned (%s), so the host copies what a GPU loads and stores.", why)
         self._ring = Ring() if why else None
+        if not why:  # one that goes while CUDA believes it pinned breaks whatever is mapped there next
+            weakref.finalize(self, _unpin, self._bytes).atexit = False
 
     @property
     def pinned(self) -> bool:
@@ -86,9 +89,14 @@ class OnGpu:
 
 
 def _pin(region: torch.Tensor) -> str:
-    """Registers it with CUDA until the process ends. Empty, or why it can't be."""
+    """Registers it with CUDA. Empty, or why it can't be."""
     error = int(torch.cuda.cudart().cudaHostRegister(region.data_ptr(), region.numel(), 0))
     return "" if error == 0 else f"CUDA's error {error}"
+
+
+def _unpin(region: torch.Tensor) -> None:
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaHostUnregister(region.data_ptr())
 
 
 def runs(buffers: Sequence[torch.Tensor], starts: Sequence[int] | None = None) -> Iterator[tuple[int, torch.Tensor]]:

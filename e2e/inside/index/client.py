@@ -85,14 +85,14 @@ class Client:
             raise IndexRefused(f"the index at {self.address} refuses: {answer.refused}")
         return p.value(request, answer)
 
-    def _receive(self, count: int, deadline: float) -> bytes:
-        found = bytearray()
-        while len(found) < count:
+    def _receive(self, count: int, deadline: float) -> memoryview:
+        found, there = memoryview(bytearray(count)), 0
+        while there < count:
             self._socket.settimeout(_left(deadline))
-            if not (more := self._socket.recv(count - len(found))):
+            if not (more := self._socket.recv_into(found[there:])):
                 raise ConnectionError("it ended the connection")
-            found += more
-        return bytes(found)
+            there += more
+        return found
 
     def _drop(self) -> None:
         """Closes our end; in a fork the parent's stays open."""

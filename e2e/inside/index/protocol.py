@@ -56,7 +56,7 @@ class Unpin(Request, frozen=True):
     pin: str
 
 
-class Extent(msgspec.Struct, frozen=True):
+class Extent(msgspec.Struct, frozen=True, array_like=True):
     """An object: bytes [start, start + size) of the region. ``checksum``: as the memory of whoever wrote it has it."""
 
     name: str
@@ -72,7 +72,7 @@ class Locate(Request, frozen=True):
     answer = list[list[Extent]]
 
 
-class Room(msgspec.Struct, frozen=True):
+class Room(msgspec.Struct, frozen=True, array_like=True):
     """Reserved bytes [start, start + size) of the region, under a number."""
 
     ticket: int
@@ -96,7 +96,7 @@ class Reserve(Request, frozen=True):
     answer = Reserved
 
 
-class Written(msgspec.Struct, frozen=True):
+class Written(msgspec.Struct, frozen=True, array_like=True):
     ticket: int
     name: str
     checksum: str

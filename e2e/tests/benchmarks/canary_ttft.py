@@ -36,7 +36,6 @@ WORDS = (
 WINDOWS = ("canary", "alone", "again")
 #: Of a user between an answer and the next question. Seconds.
 PAUSE_S = 0.05
-PROBED_S = 60.0
 
 
 def asked_once(clients: Sequence[EngineClient], asked: Sequence[Request], salt: str) -> list[Completion | None]:
@@ -66,8 +65,6 @@ def played(both: Sequence[EngineClient], rounds: int, seconds: float, words: Seq
         for name in islice([*WINDOWS, *WINDOWS], number % 3, number % 3 + 3):
             about = ending(Canary(*(one.url for one in both), out=out, words=words)) if name == "canary" else None
             with about or nullcontext() as canary:
-                if canary:
-                    canary.until("probes", 1, PROBED_S)
                 seen[name] += asked_once(both, asked, f"{number} {name}")
                 told = {key: told[key] + canary.total(key) for key in told} if canary else told
         print(f"{time.strftime('%H:%M:%S')} round {number + 1}: {len(asked)} requests, {told}", flush=True)
@@ -80,17 +77,18 @@ def main(given: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=1.0, help="so many of a user's requests a window [1]")
     parser.add_argument("--model", help="folder [the tests' own]")
     parser.add_argument("--attention", default="FLASH_ATTN" if torch.cuda.is_available() else "strided")
-    parser.add_argument("--kv-gib", type=float, default=None, help="of each engine's cache [8 on a GPU, else 0.25]")
+    parser.add_argument(
+        "--kv-gib", type=float, default=0.25, help="of each engine's cache; the store has eight times that"
+    )
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("words", nargs="*", default=WORDS, help="flags of the canary")
     flags = parser.parse_args(given)
     out = flags.out or Path(tempfile.mkdtemp(prefix="canary-ttft-"))
     out.mkdir(parents=True, exist_ok=True)
     on_gpu = torch.cuda.is_available()
-    kv_gib = flags.kv_gib or (8 if on_gpu else 0.25)
     about = {
         "device": "cuda" if on_gpu else "cpu", "dtype": "bfloat16", "attention": flags.attention, "beside": 2,
-        "kv_cache_memory_bytes": int(kv_gib * 2**30), "pool_bytes": int(8 * kv_gib * 2**30),
+        "kv_cache_memory_bytes": int(flags.kv_gib * 2**30), "pool_bytes": int(8 * flags.kv_gib * 2**30),
     }  # fmt: skip
     if flags.model:
         about["model"] = flags.model
