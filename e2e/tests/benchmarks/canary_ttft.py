@@ -15,7 +15,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import islice
@@ -27,8 +27,10 @@ from e2e.base.speed import Figure, figure
 from e2e.replay.client import EngineClient
 from e2e.replay.stream import Completion
 from e2e.tests.engine.engines import engines_of
-from e2e.tests.engine.watched import RATE, Canary, Request, Users, ending, on_one_store, requests
+from e2e.tests.engine.watched import Canary, Request, Users, ending, on_one_store, requests
 
+#: Kind of window -> answers to the users, None for one that failed.
+Answers = dict[str, list[Completion | None]]
 #: What stands for the share of an hour's budget: a canary that is at work all the time.
 WORDS = (
     "--share", "20%", "--tokens-a-minute", "1000000", "--store-tokens", "1000000", "--longest", "800",
@@ -55,9 +57,11 @@ def ttft(answer: Completion) -> float:
     return (answer.first_ns - answer.sent_ns) / 1e9
 
 
-def played(both: Sequence[EngineClient], rounds: int, seconds: float, words: Sequence[str], out: Path) -> dict:
-    """Answers of each kind of window, in one order for all, and what the canary did meanwhile."""
-    seen: dict[str, list[Completion | None]] = {name: [] for name in WINDOWS}
+def played(
+    both: Sequence[EngineClient], rounds: int, seconds: float, words: Sequence[str], out: Path
+) -> Iterator[tuple[Answers, dict[str, float]]]:  # fmt: skip
+    """After each round: the answers so far of each kind of window, in one order for all, and what the canary did."""
+    seen: Answers = {name: [] for name in WINDOWS}
     told = {"probes": 0.0, "tokens": 0.0, "corrupt": 0.0}
     asked_once(both, requests(seconds, 0), "warm")
     for number in range(rounds):
@@ -67,8 +71,18 @@ def played(both: Sequence[EngineClient], rounds: int, seconds: float, words: Seq
             with about or nullcontext() as canary:
                 seen[name] += asked_once(both, asked, f"{number} {name}")
                 told = {key: told[key] + canary.total(key) for key in told} if canary else told
-        print(f"{time.strftime('%H:%M:%S')} round {number + 1}: {len(asked)} requests, {told}", flush=True)
-    return {"answers": seen, "canary": told}
+        yield seen, told
+
+
+def figures(answers: Answers, canary: dict[str, float]) -> dict[str, object]:
+    return {
+        "canary": canary, "requests": len(answers["alone"]),
+        "ttft_median_s": {name: figure(map(ttft, filter(None, answers[name]))).median for name in WINDOWS},
+        "beside_the_canary": asdict(ratios(answers["canary"], answers["alone"])),
+        "noise": asdict(ratios(answers["again"], answers["alone"])),
+        "other_tokens": {name: other(answers[name], answers["alone"]) for name in ("canary", "again")},
+        "failed": sum(answer is None for each in answers.values() for answer in each),
+    }  # fmt: skip
 
 
 def main(given: Sequence[str]) -> int:
@@ -85,27 +99,18 @@ def main(given: Sequence[str]) -> int:
     flags = parser.parse_args(given)
     out = flags.out or Path(tempfile.mkdtemp(prefix="canary-ttft-"))
     out.mkdir(parents=True, exist_ok=True)
-    on_gpu = torch.cuda.is_available()
+    on_gpu, kv = torch.cuda.is_available(), int(flags.kv_gib * 2**30)
     about = {
         "device": "cuda" if on_gpu else "cpu", "dtype": "bfloat16", "attention": flags.attention, "beside": 2,
-        "kv_cache_memory_bytes": int(flags.kv_gib * 2**30), "pool_bytes": int(8 * flags.kv_gib * 2**30),
+        "kv_cache_memory_bytes": kv, "pool_bytes": 8 * kv, "at_once": 2 if on_gpu else 1, "model": flags.model,
     }  # fmt: skip
-    if flags.model:
-        about["model"] = flags.model
+    found: dict[str, object] = {}
     with engines_of(out) as engines, on_one_store(engines, out, **about) as (both, _):
-        found = played(both, flags.rounds, flags.minutes * 60, flags.words, out / "canary")
-    answers = found.pop("answers")
-    figures = {
-        "rate": RATE, "on_gpu": on_gpu, "canary": found["canary"], "requests": len(answers["alone"]),
-        "ttft_median_s": {name: figure(map(ttft, filter(None, answers[name]))).median for name in WINDOWS},
-        "beside_the_canary": asdict(ratios(answers["canary"], answers["alone"])),
-        "noise": asdict(ratios(answers["again"], answers["alone"])),
-        "other_tokens": {name: other(answers[name], answers["alone"]) for name in ("canary", "again")},
-        "failed": sum(answer is None for each in answers.values() for answer in each),
-    }  # fmt: skip
-    (out / "ttft.json").write_text(json.dumps(figures, indent=1))
-    print(json.dumps(figures, indent=1))
-    return bool(figures["failed"] or found["canary"]["corrupt"])
+        for answers, canary in played(both, flags.rounds, flags.minutes * 60, flags.words, out / "canary"):
+            found = figures(answers, canary)
+            (out / "ttft.json").write_text(json.dumps(found, indent=1))
+            print(time.strftime("%H:%M:%S"), json.dumps(found), flush=True)
+    return bool(found["failed"] or found["canary"]["corrupt"])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import time
 import urllib.request
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,10 +54,11 @@ from e2e.inside.connector import EmbeddedConnector
 
 @contextmanager
 def on_one_store(
-    engines: Engines, folder: Path, number: int = 2, *, pool_bytes: int = 2 << 30, **more: object
+    engines: Engines, folder: Path, number: int = 2, *, pool_bytes: int = 2 << 30, at_once: int = 1, **more: object
 ) -> Iterator[tuple[list[EngineClient], Path]]:
-    """So many engines, and the file that spoils what they load. ``folder``: exists, and no others' were there.
-    ``pool_bytes``: more than a local cache holds, so that what is old is loaded. ``more``: settings of EngineSpec."""
+    """So many engines, ``at_once`` of them start, and the file that spoils what they load. ``folder``: exists, and no
+    others' were there. ``pool_bytes``: more than a local cache holds, so that what is old is loaded. ``more``: settings
+    of EngineSpec."""
     (folder / "canary_faulty.py").write_text(FAULTY)
     flag = folder / "fault"
     with Store(
@@ -72,9 +74,13 @@ def on_one_store(
             extra={**config.extra, "embedded_evict": True, "embedded_fault": "rare_bit_flip"},
             env={**config.env, "PYTHONPATH": os.pathsep.join(path), "CANARY_TEST_FAULT": str(flag)},
         )  # fmt: skip
-        more = {"layout": "NHD", "model": tiny_model(), "start": "stock", **more}
+        more = {"layout": "NHD", "start": "stock", **more}
+        more["model"] = more.get("model") or tiny_model()
         with ExitStack() as stack:
-            yield [stack.enter_context(engines(connector=config, **more)) for _ in range(number)], flag
+            with ThreadPoolExecutor(at_once) as starting:
+                started = (engines(connector=config, **more) for _ in range(number))
+                both = [*starting.map(stack.enter_context, started)]
+            yield both, flag
 
 
 class Canary:
