@@ -10,6 +10,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import torch
 
@@ -91,7 +92,11 @@ class OnGpu:
 def _pin(region: torch.Tensor) -> str:
     """Registers it with CUDA. Empty, or why it can't be."""
     error = int(torch.cuda.cudart().cudaHostRegister(region.data_ptr(), region.numel(), 0))
-    return "" if error == 0 else f"CUDA's error {error}"
+    if error == 0:
+        return ""
+    with suppress(RuntimeError):  # CUDA keeps the error for whoever launches next, and that is to be nobody else
+        torch.zeros(1, device="cuda")
+    return f"CUDA's error {error}"
 
 
 def _unpin(region: torch.Tensor) -> None:

@@ -103,6 +103,7 @@ def main(given: Sequence[str]) -> int:
     about = {
         "device": "cuda" if on_gpu else "cpu", "dtype": "bfloat16", "attention": flags.attention, "beside": 2,
         "kv_cache_memory_bytes": kv, "pool_bytes": 8 * kv, "at_once": 2 if on_gpu else 1, "model": flags.model,
+        "pools": Path("/dev/shm"),  # a GPU can pin it
     }  # fmt: skip
     found: dict[str, object] = {}
     with engines_of(out) as engines, on_one_store(engines, out, **about) as (both, _):

@@ -54,15 +54,22 @@ from e2e.inside.connector import EmbeddedConnector
 
 @contextmanager
 def on_one_store(
-    engines: Engines, folder: Path, number: int = 2, *, pool_bytes: int = 2 << 30, at_once: int = 1, **more: object
+    engines: Engines,
+    folder: Path,
+    number: int = 2,
+    *,
+    pool_bytes: int = 2 << 30,
+    pools: Path | None = None,
+    at_once: int = 1,
+    **more: object,
 ) -> Iterator[tuple[list[EngineClient], Path]]:
     """So many engines, ``at_once`` of them start, and the file that spoils what they load. ``folder``: exists, and no
-    others' were there. ``pool_bytes``: more than a local cache holds, so that what is old is loaded. ``more``: settings
-    of EngineSpec."""
+    others' were there. ``pool_bytes``: more than a local cache holds, so that what is old is loaded. ``pools``: where
+    its folder is made. ``more``: settings of EngineSpec."""
     (folder / "canary_faulty.py").write_text(FAULTY)
     flag = folder / "fault"
     with Store(
-        "canary", parent=folder, ledger=engines.ledger, environ=dict(os.environ), log_dir=folder / "logs",
+        "canary", parent=pools or folder, ledger=engines.ledger, environ=dict(os.environ), log_dir=folder / "logs",
         record=lambda kind, **data: None,
     ) as store:  # fmt: skip
         adapter = load("embedded", pool_bytes=pool_bytes)
