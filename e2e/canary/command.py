@@ -95,7 +95,7 @@ def watch_of(flags: CanaryFlags, segments: Segments, memory: Memory) -> Watch:
 
     prober = Prober(
         targets, segments, memory, documents=documents(flags.prompts_dir), answer=flags.max_tokens,
-        limit_s=flags.request_limit_s, locates=flags.locates,
+        limit_s=flags.request_limit_s, invariant=flags.batch_invariant, locates=flags.locates,
     )  # fmt: skip
     lengths = Lengths(min(LEAST, flags.longest), flags.longest)
     choice = Choice([*targets], lengths, memory, shared, resets=flags.resets)

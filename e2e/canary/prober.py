@@ -85,16 +85,18 @@ def of_old(story: str, program: Program, old: Object) -> Probe:
 
 
 class Prober:
-    """``answer``: output tokens of a request. ``limit_s``: of one. ``locates``: may the worker extension of a target be
-    asked where a load is wrong. ``alike``: does a pair of targets compute alike, so far as that was seen."""
+    """``answer``: output tokens of a request. ``limit_s``: of one. ``invariant``: are targets batch-invariant?
+    ``locates``: may their worker extension be asked where a load is wrong. ``alike``: does a pair of targets compute
+    alike, so far as that was seen."""
 
     def __init__(
         self, targets: Mapping[str, Target], segments: Segments, memory: Memory, *, documents: Sequence[str],
-        answer: int, limit_s: float, locates: bool = False, clock: Callable[[], float] = time.time,
+        answer: int, limit_s: float, invariant: bool = False, locates: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self.targets, self.segments, self.memory = targets, segments, memory
         self._documents, self._answer, self._limit_s = documents, answer, limit_s
-        self._locates, self._clock = locates, clock
+        self._invariant, self._locates, self._clock = invariant, locates, clock
         self._introduced: dict[str, str] = {}
         self.alike: dict[frozenset[str], bool] = {}
 
@@ -237,6 +239,8 @@ class Prober:
             effective = {"versions": versions, "arithmetic": self._arithmetic(name)}
             if target.identity:
                 effective["model"] = target.identity.model
+            if self._invariant:
+                effective["batch_invariant"] = True
             self.segments.record("engine.config", engine=engine, effective=effective)
             self._introduced[name] = engine
 

@@ -4,7 +4,8 @@ Equal prompts give equal bits when the KV of the prefix is the same and the rest
 time, steps are S tokens long and start where the cached tokens end: answers served a multiple of S tokens compute the
 steps of the cold run (aligned); answers served the same number of tokens compute the same suffix (split-matched).
 Several at once share the steps, so only reruns on one engine, served the same number of tokens, are comparable, and
-that only in the engine's batch-invariant mode. Engines that don't compute alike are never comparable.
+that only in the engine's batch-invariant mode. Of engines in use, whose others nobody knows, all that were served the
+same number of tokens are then. Engines that don't compute alike are never comparable.
 What of all this is looked at is what a Send claims to be ``Like``.
 """
 
@@ -132,8 +133,8 @@ def schedule(view: CellView, sent: Sent, prompt: int) -> tuple[object, ...] | No
     tokens = served(view, sent, prompt)
     if tokens is None or not repeats(sent):
         return None
-    if not sent.alone:
-        return ("at once", tokens) if tokens and (sent.side.effective or {}).get("batch_invariant") is True else None
+    if not sent.alone or (tokens and _alone_or_not(sent)):
+        return ("at once", tokens) if tokens and invariant(sent) else None
     answer = view.program.answered(prompt)
     if answer is not None and tokens > answer:  # computed token by token, which prefill steps don't repeat
         return ("generated", tokens)
@@ -141,11 +142,20 @@ def schedule(view: CellView, sent: Sent, prompt: int) -> tuple[object, ...] | No
     return ("aligned",) if tokens == 0 or (step and tokens % step == 0) else ("split", tokens)
 
 
+def invariant(sent: Sent) -> bool:
+    return (sent.side.effective or {}).get("batch_invariant") is True
+
+
+def _alone_or_not(sent: Sent) -> bool:
+    """On an engine in use: does it make no difference to a bit whether others were at work?"""
+    return sent.side.site.in_use and invariant(sent)
+
+
 def repeats(sent: Sent) -> bool:
     """Does what is computed twice come out alike? On a GPU vLLM's kernels of adapters add up in any order (split-K by
     atomic adds), but in its batch-invariant mode."""
     effective = sent.side.effective or {}
-    return not sent.send.lora or not effective.get("gpu") or effective.get("batch_invariant") is True
+    return not sent.send.lora or not effective.get("gpu") or invariant(sent)
 
 
 def comparable(view: CellView, one: Sent, other: Sent, prompt: int) -> bool:
@@ -154,7 +164,8 @@ def comparable(view: CellView, one: Sent, other: Sent, prompt: int) -> bool:
         return False
     if one.side.site.in_use and one.send.salt != other.send.salt and served(view, one, prompt):
         return False  # of the KV of two computations, beside which anybody may have been at work
-    return one.side is other.side or (one.alone and not disagreements(one.side, other.side))
+    undisturbed = one.alone or (_alone_or_not(one) and _alone_or_not(other))
+    return one.side is other.side or (undisturbed and not disagreements(one.side, other.side))
 
 
 def same_prompt(one: Sent, other: Sent, prompt: int) -> bool:

@@ -159,6 +159,11 @@ class CanaryFlags(Configured):
     step: Annotated[
         int | None, at_least(1), flag("step", "Tokens of a prefill step, if known.", metavar="N", default="not known")
     ] = None
+    batch_invariant: Annotated[
+        bool,
+        word(parsers.switch),
+        flag("batch-invariant", "They run with VLLM_BATCH_INVARIANT=1: exact beside others, too.", default=False),
+    ] = False
     resets: Annotated[
         bool,
         word(parsers.switch),

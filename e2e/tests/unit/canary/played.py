@@ -44,7 +44,7 @@ class Recorded:
     def cell(
         self, cell: str, program: Program, said: dict[str, Said | tuple[Said, ...]], *,
         noise: float | None = None, foreign=(), again: str | None = None, arithmetic: str | None = None,
-        digest: str = "d",
+        digest: str = "d", batch_invariant: bool | None = None,
     ) -> None:  # fmt: skip
         """``said``: by the Send's name; a Send without an answer was not sent."""
         self.add(
@@ -62,9 +62,8 @@ class Recorded:
                     "engine.start", engine=engine, engine_key="in-use", role=site.name, attempt=1, argv=[],
                     launcher="in use", log=None,
                 )  # fmt: skip
-                self.add(
-                    "engine.config", engine=engine, effective={"versions": {}, "arithmetic": arithmetic or site.name}
-                )
+                effective = {"versions": {}, "arithmetic": arithmetic or site.name, "batch_invariant": batch_invariant}
+                self.add("engine.config", engine=engine, effective=effective)
         self.add("cell.begin", cell=cell, engine=None, attempt=1)
         for send in program.sends:
             if send.name in said:

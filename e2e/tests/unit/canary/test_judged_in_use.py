@@ -50,6 +50,17 @@ def test_with_others_beside_it_only_the_coarse_rule_holds():
     assert cell.verdict is Verdict.PASS, "a near tie"
 
 
+def test_with_others_beside_batch_invariant_engines_it_is_bit_for_bit_all_the_same():
+    crowd = {**GOOD, "external": Said(cached=256, others=50)}
+    cell, seen = judged(crowd, batch_invariant=True)
+    assert (cell.verdict, cell.oracle.kind, seen.exact) == (Verdict.PASS, "split_matched", True)
+    cell, _ = judged({**crowd, "external": Said(cached=256, others=50, shift=1e-7)}, batch_invariant=True)
+    assert cell.reason is Reason.LOGPROBS_DIFFER
+    crowd["local"] = Said(cached=240, others=50, shift=1e-7)
+    cell, seen = judged(crowd, batch_invariant=True, noise=0.05)
+    assert (cell.verdict, cell.oracle.kind, seen.exact) == (Verdict.PASS, "coarse", False), "another part was computed"
+
+
 def test_a_request_of_others_that_was_given_up_is_seen_too():
     aborted = Said(cached=256, shift=0.01, counters={"finished": 2})
     cell, seen = judged({**GOOD, "external": aborted}, noise=0.05)
