@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from e2e.stack.ledger import Ledger
 STORE_BYTES = 128 << 20
 #: How long a node may take for an answer. Seconds.
 ANSWER_S = 60.0
+#: How long a cluster may take to be there. Seconds.
+REACH_S = 10.0
 
 
 class Cluster:
@@ -108,6 +111,8 @@ def cluster(ledger: Ledger, task: Task, *, address: str | None, runtime_env: Pat
     """``address``: of a cluster that runs, None for one of our own, which carries the marks of ``ledger``. Raises
     SettingsError where there is no Ray, or none at that address."""
     ray = _ray()
+    if address:
+        _answering(address)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     quiet = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
     try:
@@ -117,12 +122,10 @@ def cluster(ledger: Ledger, task: Task, *, address: str | None, runtime_env: Pat
             with inherited(ledger.marks("ray") | {"RAY_USAGE_STATS_ENABLED": "0"}):
                 folder = ledger.folder(Path(tempfile.gettempdir()), "ray")
                 ray.init(address="local", _temp_dir=str(folder), object_store_memory=STORE_BYTES, **quiet)
+    except SystemExit as error:  # of Ray's own handler
+        raise Stopped(signal.SIGTERM) from error
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        where = f"no Ray cluster answers at RAY_ADDRESS={address}" if address else "Ray can't be started here"
-        cure = (
-            "start it, or unset RAY_ADDRESS for one of our own" if address else "see ray start --head, or leave it out"
-        )
-        raise SettingsError(f"--executor ray: {where} ({_last_line(error)}); {cure}.") from error
+        raise _unreached(address, error) from error
     finally:
         for number, handler in handlers.items():  # Ray has one of its own for SIGTERM, which ends no engine
             signal.signal(number, handler)
@@ -134,6 +137,23 @@ def cluster(ledger: Ledger, task: Task, *, address: str | None, runtime_env: Pat
     finally:
         found.stop()
         ray.shutdown()
+
+
+def _answering(address: str) -> None:
+    """Is anybody there? Ray itself asks for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not (colon and port.isdecimal()):  # auto, or some other word of Ray's
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_S).close()
+    except (OSError, OverflowError) as error:
+        raise _unreached(address, error) from error
+
+
+def _unreached(address: str | None, error: BaseException) -> SettingsError:
+    where = f"no Ray cluster answers at RAY_ADDRESS={address}" if address else "Ray can't be started here"
+    cure = "start it, or unset RAY_ADDRESS for one of our own" if address else "see ray start --head, or leave it out"
+    return SettingsError(f"--executor ray: {where} ({_last_line(error)}); {cure}.")
 
 
 def _ray() -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -184,3 +185,14 @@ def test_without_ray_there_is_a_sentence(monkeypatch):
     found = cluster.cluster(None, None, address=None, runtime_env=None)
     with pytest.raises(SettingsError, match=r"needs Ray; pip install maru-e2e\[ray\], or leave it out"):
         found.__enter__()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "nobody.invalid:{}"])
+def test_a_cluster_that_is_not_there_is_one_sentence_before_ray_is_asked(address, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        address = address.format(taken.getsockname()[1])
+        why = rf"^--executor ray: no Ray cluster answers at RAY_ADDRESS={address} \(.+\); start it, or unset"
+        with pytest.raises(SettingsError, match=why), cluster.cluster(None, None, address=address, runtime_env=None):
+            pass
