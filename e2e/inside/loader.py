@@ -27,9 +27,9 @@ from e2e.inside.pieces import Piece, ahead, pieces, tokens_of
 from e2e.inside.placement.base import buffers
 from e2e.inside.pool import Pool, Reading
 
-#: On a GPU: bytes under way, and of the layers of an overlapped load the share that is copied at once. One layer's
-#: objects lie apart in the pool, and neighbours together: few large copies, where a GPU is fed by one thread.
-_UNDER_WAY, _TOGETHER = 512 << 20, 8
+#: On a GPU: bytes under way, and parts in which the layers of an overlapped load are copied. One layer's objects lie apart
+#: in the pool, and those of neighbours together: few large copies, since one thread begins them all.
+_UNDER_WAY, _PARTS = 512 << 20, 8
 log = logging.getLogger("vllm.maru_e2e.loader")
 Located = Mapping[int, Mapping[str, Extent]]
 
@@ -100,7 +100,7 @@ class Loader:
         rank = job.fault.share(self._rank, job.scene)
         groups = [f"{key}@{rank}" for key in job.load.keys]
         located = dict(enumerate(self._pool.locate(groups)))
-        together = max(job.layers // _TOGETHER, 1) if self._copies else 1
+        together = max(job.layers // _PARTS, 1) if self._copies else 1
         todo = pieces(
             job.load, layers=job.layers, together=together, chunk_tokens=self._chunk, chunk_bytes=self._chunk_bytes
         )

@@ -111,7 +111,7 @@ class Stores:
         return not late and store.key in self._staged
 
     def _lots(self, stores: Sequence[Store]) -> Iterator[Sequence[Store]]:
-        """Those that go together: neighbours of one storage format, and each alone that a planted fault looks at."""
+        """Those that go together: neighbours of equal settings, and each alone that a planted fault looks at."""
         for settings, group in groupby(stores, key=lambda store: store.settings):
             same, most = [*group], 1 if settings.fault else self._lot
             yield from (same[at : at + most] for at in range(0, len(same), most))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import platform
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.tests.unit.inside.pools import content
@@ -19,6 +21,19 @@ from e2e.tests.unit.inside.pools import content
 MANAGER, SERVER = "127.0.0.1:9850", "tcp://127.0.0.1:5555"
 POOL, PAGE, OBJECTS = 64 << 20, 64 << 10, 32
 LOGS = Path("/tmp")
+
+
+def unexpected(seen: Mapping[str, object], device: str) -> list[str]:
+    """What of ``main``'s line is not as July's version does it on ``device``."""
+    wrong = {
+        "not every object that one process stored was retrieved by another": (
+            (seen["stored"], seen["right"], seen["of"]) != (True, OBJECTS, OBJECTS)
+        ),
+        "the resource manager has put no header on the device": not any(device in line for line in seen["device"]),
+        "clients don't find the device by that header": seen["scanned"] != [device],
+        "what a dead server gave is not taken back": seen["reaped"] != ["[REAPER] reaped 2 dead allocations"],
+    }
+    return [what for what, holds in wrong.items() if holds]
 
 
 def server(name: str, *words: str, ready: str) -> subprocess.Popen:
@@ -67,7 +82,7 @@ def retrieve(told: object) -> None:
 
 
 def main() -> None:
-    seen: dict[str, object] = {}
+    seen: dict[str, object] = {"kernel": platform.release()}
     manager = server(
         "manager", "maru-resource-manager", "-H", "127.0.0.1", "-p", MANAGER[-4:], "-d", "/tmp/state", "-l", "debug",
         ready="ready",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from e2e.tests.cxl.host import DEVICE, started
+from e2e.tests.cxl.maru_there import unexpected
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 PACKAGES = ("maru", "maru_common", "maru_handler", "maru_server", "maru_shm")
@@ -39,8 +40,6 @@ def brought(tmp_path) -> Path:
 
 def test_what_one_process_stores_another_retrieves(memory, brought):
     said = started(memory, "python3", "-m", "e2e.tests.cxl.maru_there", bring=brought).said()
-    seen = json.loads(said.splitlines()[-1])  # Maru logs before
-    assert (seen["stored"], seen["right"], seen["of"]) == (True, 32, 32), said
-    assert any(DEVICE in line for line in seen["device"]), "the resource manager has put its header on the device"
-    assert seen["scanned"] == [DEVICE], "and clients find it by that"
-    assert seen["reaped"] == ["[REAPER] reaped 2 dead allocations"], "with maru-server goes what it gave"
+    line = said.splitlines()[-1]  # Maru logs before
+    (brought / "seen.json").write_text(line)  # as e2e/tests/recordings/maru/cxl-july.json keeps it
+    assert unexpected(json.loads(line), DEVICE) == [], said
