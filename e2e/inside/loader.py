@@ -27,8 +27,8 @@ from e2e.inside.pieces import Piece, ahead, pieces, tokens_of
 from e2e.inside.placement.base import buffers
 from e2e.inside.pool import Pool, Reading
 
-#: On a GPU: bytes under way, and parts in which the layers of an overlapped load are copied. One layer's objects lie apart
-#: in the pool, and those of neighbours together: few large copies, since one thread begins them all.
+#: On a GPU: bytes under way, and parts in which the layers of an overlapped load are copied. One layer's objects lie
+#: apart in the pool, and those of neighbours together: few large copies, since one thread begins them all.
 _UNDER_WAY, _PARTS = 512 << 20, 8
 log = logging.getLogger("vllm.maru_e2e.loader")
 Located = Mapping[int, Mapping[str, Extent]]
