@@ -28,12 +28,11 @@ def pieces(load: Load, *, layers: int, together: int = 1, chunk_tokens: int, chu
     while the forward computes those before them. Any other goes by chunks. A planted fault gets hold of all at once."""
     chunks = range(load.first // chunk_tokens, -(-load.end // chunk_tokens))
     many, each = len(chunks), layers
-    if load.settings.fault:
-        pass
-    elif load.settings.overlap and load.settings.storage_format == "layerwise":
-        each = together
-    else:
-        many = max(PIECE_BYTES // chunk_bytes, 1)
+    if not load.settings.fault:
+        if load.settings.overlap and load.settings.storage_format == "layerwise":
+            each = together
+        else:
+            many = max(PIECE_BYTES // chunk_bytes, 1)
     return [
         Piece(some, range(layers)[layer : layer + each], tokens_of(load, some, chunk_tokens))
         for some in (chunks[at : at + many] for at in range(0, len(chunks), many))

@@ -108,7 +108,9 @@ class Pool:
         """The index's answers, None where there is none."""
         if len(requests) < 2:
             return [self.ask(request) for request in requests]
-        answers: list[p.Answer] = self.ask(p.All([*requests])) or [p.Answer(refused="")] * len(requests)
+        answers: list[p.Answer] | None = self.ask(p.All([*requests]))
+        if answers is None:
+            return [None] * len(requests)
         refused = [answer.refused for answer in answers if answer.refused]
         if refused:
             self.evidence.count({"index_errors": len(refused)})

@@ -164,7 +164,7 @@ def comparable(view: CellView, one: Sent, other: Sent, prompt: int) -> bool:
         return False
     if one.side.site.in_use and one.send.salt != other.send.salt and served(view, one, prompt):
         return False  # of the KV of two computations, beside which anybody may have been at work
-    undisturbed = one.alone or (_alone_or_not(one) and _alone_or_not(other))
+    undisturbed = one.alone or _alone_or_not(one)
     return one.side is other.side or (undisturbed and not disagreements(one.side, other.side))
 
 

@@ -30,13 +30,11 @@ from e2e.replay.stream import Completion
 from e2e.settings.commands import CanaryFlags
 from e2e.stack.cores import usable_cores
 from e2e.tests.engine.engines import engines_of
-from e2e.tests.engine.watched import ONE_IN, Canary, Request, Users, ending, on_one_store, requests, users
+from e2e.tests.engine.watched import ONE_IN, Canary, Request, Users, ending, on_one_store, requests, spending, users
 from e2e.tests.unit.canary.watchers import MISSING, PULSE_S, free_port, watched
 
 SEED, BUDGET = 14, 0.2
-WORDS = (
-    "--share", f"{BUDGET:.0%}", "--tokens-a-minute", "1000000", "--store-tokens", "1000000", "--longest", "600",
-)  # fmt: skip
+WORDS = spending(f"{BUDGET:.0%}", longest=600)
 ALERT = "MaruCanaryCorrupt"
 #: vLLM's counters of hits.
 HITS = ("local_hits", "external_hits")

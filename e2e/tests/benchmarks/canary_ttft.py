@@ -27,14 +27,12 @@ from e2e.base.speed import Figure, figure
 from e2e.replay.client import EngineClient
 from e2e.replay.stream import Completion
 from e2e.tests.engine.engines import engines_of
-from e2e.tests.engine.watched import Canary, Request, Users, ending, on_one_store, requests
+from e2e.tests.engine.watched import Canary, Request, Users, ending, on_one_store, requests, spending
 
 #: Kind of window -> answers to the users, None for one that failed.
 Answers = dict[str, list[Completion | None]]
-#: What stands for the share of an hour's budget: a canary that is at work all the time.
-WORDS = (
-    "--share", "20%", "--tokens-a-minute", "1000000", "--store-tokens", "1000000", "--longest", "800",
-)  # fmt: skip
+#: Forty times the share that is taken by default, so that a short window has probes at all.
+WORDS = spending("20%", longest=800)
 WINDOWS = ("canary", "alone", "again")
 #: Of a user between an answer and the next question. Seconds.
 PAUSE_S = 0.05

@@ -11,13 +11,13 @@ import time
 import pytest
 
 from e2e.canary.odds import needed
-from e2e.tests.engine.watched import ONE_IN, Canary, on_one_store, users
+from e2e.tests.engine.watched import ONE_IN, Canary, on_one_store, spending, users
 
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(3600)]
 
 #: Clean probes before the fault, and the longest that each part takes.
 CLEAN, LIMIT_S = 20, 900.0
-WORDS = ("--share", "100%", "--tokens-a-minute", "1000000", "--store-tokens", "1000000", "--longest", "800")
+WORDS = spending("100%", longest=800)
 
 
 def loads_of(coverage: str) -> int:

@@ -90,6 +90,14 @@ def on_one_store(
             yield both, flag
 
 
+def spending(share: str, *, longest: int) -> tuple[str, ...]:
+    """Flags of a canary that nothing but its share of the served tokens holds up."""
+    freely = "1000000"
+    return (
+        "--share", share, "--tokens-a-minute", freely, "--store-tokens", freely, "--longest", str(longest),
+    )  # fmt: skip
+
+
 class Canary:
     """The command as a user runs it, and its metrics."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 from collections import defaultdict
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from e2e.base.errors import EngineError, SettingsError, UsageError
+from e2e.base.errors import EngineError, SettingsError, Stopped, UsageError
 from e2e.base.event import Event
 from e2e.fleet import cluster
 from e2e.fleet.command import LOSSES, needed, play
@@ -185,6 +186,16 @@ def test_without_ray_there_is_a_sentence(monkeypatch):
     found = cluster.cluster(None, None, address=None, runtime_env=None)
     with pytest.raises(SettingsError, match=r"needs Ray; pip install maru-e2e\[ray\], or leave it out"):
         found.__enter__()
+
+
+def test_a_signal_that_ray_s_own_handler_took_ends_the_run_as_ours_would(monkeypatch):
+    def init(**_: object) -> None:
+        sys.exit(signal.SIGTERM)
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init))
+    with pytest.raises(Stopped) as stopped, cluster.cluster(None, None, address="auto", runtime_env=None):
+        pass
+    assert stopped.value.exit_code == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "nobody.invalid:{}"])

@@ -165,8 +165,7 @@ def test_chunks_that_go_in_lots_come_back(tmp_path, monkeypatch, storage_format,
     blocks, other = [5, 9, 2, 30, 31, 7, 8, 11, 10, 13, 15, 14], [40, 12, 50, 51, 3, 60, 61, 62, 45, 44, 47, 46]
     engine.scheduler.matched(cold, 0)
     engine.compute(cold, blocks, [190])
-    while engine.worker.stores_under_way("cold"):
-        time.sleep(0.001)
+    engine.worker.close()
     assert lots == ([1] * 5 if alone else [2, 2, 1])
     expected = engine.kv(blocks, 160)
     engine.poison(other)
