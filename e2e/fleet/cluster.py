@@ -25,6 +25,8 @@ STORE_BYTES = 128 << 20
 ANSWER_S = 60.0
 #: How long a cluster may take to be there. Seconds.
 REACH_S = 10.0
+#: What answers there and is no Ray is asked for the better part of a minute, and by default twenty times over.
+ONE_TRY = {"RAY_NUM_REDIS_GET_RETRIES": "1"}
 
 
 class Cluster:
@@ -110,7 +112,7 @@ class Cluster:
 def cluster(ledger: Ledger, task: Task, *, address: str | None, runtime_env: Path | None) -> Iterator[Cluster]:
     """``address``: of a cluster that runs, None for one of our own, which carries the marks of ``ledger``. Raises
     SettingsError where there is no Ray, or none at that address."""
-    ray = _ray()
+    ray = _ray(ONE_TRY if address else {})
     if address:
         _answering(address)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -156,9 +158,10 @@ def _unreached(address: str | None, error: BaseException) -> SettingsError:
     return SettingsError(f"--executor ray: {where} ({_last_line(error)}); {cure}.")
 
 
-def _ray() -> ModuleType:
+def _ray(variables: Mapping[str, str]) -> ModuleType:
     try:
-        import ray
+        with inherited(variables):  # Ray reads them when it is imported
+            import ray
     except ImportError:
         raise SettingsError("--executor ray needs Ray; pip install maru-e2e[ray], or leave it out.") from None
     return ray
