@@ -119,8 +119,9 @@ class EmbeddedConfig:
     link: Pace | None = None
 
 
-def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
-    """Reads ``kv_connector_extra_config``. ValueError, one sentence, for a key or value that can't be used."""
+def parse(extra: Mapping[str, object], *, block_size: int, on_gpu: bool = False) -> EmbeddedConfig:
+    """Reads ``kv_connector_extra_config``. ValueError, one sentence, for a key or value that can't be used. ``on_gpu``:
+    there stores go on beside the compute unless it is told otherwise, since a step would wait for the link."""
     values = {}
     for key, value in extra.items():
         key = RENAMED.get(key, key)
@@ -157,7 +158,7 @@ def parse(extra: Mapping[str, object], *, block_size: int) -> EmbeddedConfig:
         index=_address(values.get("embedded_index", "")),
         index_limit_s=_seconds(values, "embedded_index_limit_s", 5.0),
         evict=_flag(values, "embedded_evict"),
-        async_store=_flag(values, "maru_async_store"),
+        async_store=_flag(values, "maru_async_store", default=on_gpu),
         slow_s=_seconds(values, "embedded_slow_s", 0.0),
         flush=_flag(values, "embedded_pool_flush"),
         link=_link(values.get("embedded_pool_pace")),
@@ -201,8 +202,8 @@ def _seconds(values: Mapping[str, object], key: str, default: float) -> float:
     return float(value)
 
 
-def _flag(values: Mapping[str, object], key: str) -> bool:
-    value = values.get(key, False)
+def _flag(values: Mapping[str, object], key: str, *, default: bool = False) -> bool:
+    value = values.get(key, default)
     if not isinstance(value, bool):
         raise ValueError(f"{key} is {value!r}; use true or false without quotes (Maru would take any string for true).")
     return value

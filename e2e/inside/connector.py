@@ -34,6 +34,8 @@ from e2e.inside.region import PoolError, region
 from e2e.inside.scheduler_side import Answering, Load, SchedulerSide, Store
 from e2e.inside.worker_side import WorkerSide
 
+#: Longest wait for stores that go on beside the compute when the rig asks what happened. Seconds.
+SETTLE_S = 10.0
 log = logging.getLogger("vllm.maru_e2e.embedded")
 
 
@@ -51,11 +53,12 @@ class EmbeddedConnector(KVConnectorBase_V1):
     def __init__(self, vllm_config, role: KVConnectorRole, kv_cache_config=None) -> None:
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
         self._block_size = vllm_config.cache_config.block_size
-        self._config = parse(vllm_config.kv_transfer_config.kv_connector_extra_config, block_size=self._block_size)
+        extra = vllm_config.kv_transfer_config.kv_connector_extra_config
+        on_gpu = vllm_config.device_config.device_type == "cuda"
+        self._config = parse(extra, block_size=self._block_size, on_gpu=on_gpu)
         rank = vllm_config.parallel_config.rank if role == KVConnectorRole.WORKER else OF_ALL
-        on_gpu = role == KVConnectorRole.WORKER and vllm_config.device_config.device_type == "cuda"
         engine = vllm_config.kv_transfer_config.engine_id or "engine"
-        self._pool = _pool(self._config, engine=engine, rank=rank, on_gpu=on_gpu)
+        self._pool = _pool(self._config, engine=engine, rank=rank, on_gpu=on_gpu and rank != OF_ALL)
         self._scheduler: SchedulerSide | None = None
         self._worker: WorkerSide | None = None
         if self._config.inert:
@@ -120,6 +123,8 @@ class EmbeddedConnector(KVConnectorBase_V1):
         return {"pool_pace": str(self._config.link)} if self._config.link else {}
 
     def rig_evidence(self, after: int) -> dict[str, object]:
+        if self._worker:  # so that whoever asks sees whole answers, and what comes next finds what these have stored
+            self._worker.settle(SETTLE_S)
         totals = self._pool.evidence.counters()
         fired = {name[len("fired:") :]: n for name, n in totals.items() if re.fullmatch(r"fired:[^/]+", name)}
         counters = {name: value for name, value in totals.items() if not name.startswith("fired:")}

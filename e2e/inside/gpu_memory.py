@@ -6,11 +6,13 @@ devices) is copied by the host, over pinned buffers.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 
 import torch
 
@@ -20,6 +22,7 @@ from e2e.inside.placement.base import raw
 
 log = logging.getLogger("vllm.maru_e2e.pool")
 _MIX, _WORD = "mix:", (1 << 64) - 1
+_TO_DEVICE = 1  # cudaMemcpyHostToDevice
 
 
 class OnGpu:
@@ -72,12 +75,15 @@ class OnGpu:
                 room.copy_(rows.view(-1), non_blocking=True)
 
     def read(self, starts: Sequence[int], buffers: Sequence[torch.Tensor]) -> None:
-        for start, rows in runs(buffers, starts):
-            stored = self._bytes[start : start + rows.numel()]
-            if self._ring:
-                self._ring.down(stored, rows.view(-1))
-            else:
-                rows.view(-1).copy_(stored, non_blocking=True)
+        for start, stride, rows in strided([*runs(buffers, starts)]):
+            if stride and not self._ring and copied_2d(self._bytes.data_ptr() + start, stride, rows):
+                continue
+            for number, row in enumerate(rows):
+                stored = self._bytes[start + number * stride : start + number * stride + row.numel()]
+                if self._ring:
+                    self._ring.down(stored, row)
+                else:
+                    row.copy_(stored, non_blocking=True)
 
     def mark(self) -> Callable[[], object]:
         return torch.cuda.current_stream().record_event().synchronize
@@ -121,6 +127,52 @@ def runs(buffers: Sequence[torch.Tensor], starts: Sequence[int] | None = None) -
             continue
         yield starts[first] if starts is not None else 0, buffers[first].as_strided((gone, size), (size, 1))
         first = at
+
+
+def strided(found: Sequence[tuple[int, torch.Tensor]]) -> Iterator[tuple[int, int, torch.Tensor]]:
+    """(start of the first, from one to the next, [n, size] tensor without a copy) of what ``runs`` found: as few as
+    there are whose parts are of one size, neighbours in memory, and equally far apart in the region."""
+    first = 0
+    for at in range(1, len(found) + 1):
+        (start, rows), gone = found[first], at - first
+        size = rows.numel()
+        stride = found[first + 1][0] - start if gone > 1 or at < len(found) else 0
+        if at < len(found):
+            place, other = found[at]
+            if (
+                other.numel() == size
+                and place == start + gone * stride > start
+                and other.data_ptr() == rows.data_ptr() + gone * size
+                and other.untyped_storage().data_ptr() == rows.untyped_storage().data_ptr()
+            ):
+                continue
+        yield start, stride if gone > 1 else 0, rows.as_strided((gone, size), (size, 1))
+        first = at
+
+
+def copied_2d(source: int, stride: int, rows: torch.Tensor) -> bool:
+    """Into ``rows`` from as many places of pinned memory, ``stride`` bytes apart, in one go and in the current stream:
+    the link has no pause between them. False where that can't be had."""
+    if (copy := _memcpy_2d()) is None:
+        return False
+    width, stream = rows.shape[1], torch.cuda.current_stream(rows.device).cuda_stream
+    with torch.cuda.device(rows.device):
+        error = copy(rows.data_ptr(), width, source, stride, width, len(rows), _TO_DEVICE, stream)
+    if error:
+        raise RuntimeError(f"CUDA's error {error} in a copy of {len(rows)} rows")
+    return True
+
+
+@cache
+def _memcpy_2d() -> Callable[..., int] | None:
+    """cudaMemcpy2DAsync of the runtime that torch has loaded; torch itself copies row by row."""
+    try:
+        copy = ctypes.CDLL(f"libcudart.so.{(torch.version.cuda or '').partition('.')[0]}").cudaMemcpy2DAsync
+    except (OSError, AttributeError):
+        return None
+    address, size = ctypes.c_void_p, ctypes.c_size_t
+    copy.argtypes = [address, size, address, size, size, size, ctypes.c_int, address]
+    return copy
 
 
 class Ring:

@@ -105,7 +105,7 @@ class Loader:
             job.load, layers=job.layers, together=together, chunk_tokens=self._chunk, chunk_bytes=self._chunk_bytes
         )
         begin = (self._begin(job, piece, groups, located) for piece in todo)
-        for begun in ahead(begin, self._count_ahead(todo[0])):
+        for begun in ahead(begin, self._count_ahead(max(todo, key=lambda piece: len(piece.layers)))):
             staged, lost = self._staged(job, begun)
             if staged is None:  # it is forgotten with all that stands behind it, so that they are stored anew
                 self._pool.forget(groups[lost:])

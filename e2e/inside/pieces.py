@@ -27,17 +27,26 @@ def pieces(load: Load, *, layers: int, together: int = 1, chunk_tokens: int, chu
     """An overlapped load of layerwise objects goes by layers, ``together`` at a time, so that their bytes are copied
     while the forward computes those before them. Any other goes by chunks. A planted fault gets hold of all at once."""
     chunks = range(load.first // chunk_tokens, -(-load.end // chunk_tokens))
-    many, each = len(chunks), layers
+    many, groups = len(chunks), [range(layers)]
     if not load.settings.fault:
         if load.settings.overlap and load.settings.storage_format == "layerwise":
-            each = together
+            groups = by_layers(layers, together)
         else:
             many = max(PIECE_BYTES // chunk_bytes, 1)
     return [
-        Piece(some, range(layers)[layer : layer + each], tokens_of(load, some, chunk_tokens))
+        Piece(some, group, tokens_of(load, some, chunk_tokens))
         for some in (chunks[at : at + many] for at in range(0, len(chunks), many))
-        for layer in range(0, layers, each)
+        for group in groups
     ]
+
+
+def by_layers(layers: int, together: int) -> list[range]:
+    """The first one alone, so that copying begins early, and the last, so that little is left to do when it ends."""
+    between = range(layers)[1:-1]
+    return [
+        range(layers)[:1], *(between[at : at + together] for at in range(0, len(between), together)),
+        *([range(layers)[-1:]] if layers > 1 else []),
+    ]  # fmt: skip
 
 
 def tokens_of(load: Load, chunks: range, chunk_tokens: int) -> slice:

@@ -63,7 +63,8 @@ class Answering:
 
 @dataclass
 class Tracked:
-    """``request``: vLLM's own, whose tokens grow."""
+    """``request``: vLLM's own, whose tokens grow. ``lacking``: of the chunks before ``asked`` those that the pool had
+    not when it was asked, and that are still to be stored."""
 
     request: object
     settings: RequestSettings
@@ -71,6 +72,8 @@ class Tracked:
     nameless: bool = False
     blocks: list[int] = field(default_factory=list)
     stored: int = 0
+    asked: int = 0
+    lacking: set[int] = field(default_factory=set)
     matched: tuple[int, int] = (0, 0)
     overlapped: bool = False
     pinned: bool = False
@@ -79,6 +82,11 @@ class Tracked:
     def keys(self) -> list[str]:
         """Of all chunks whose tokens are known by now; none where they are not all that its KV hangs on."""
         return [] if self.nameless else self.chain.follow(self.request.all_token_ids)
+
+    def back_to(self, chunk: int) -> None:
+        """What stands from there on is computed anew, if there is any."""
+        self.stored = min(self.stored, chunk)
+        self.asked = min(self.asked, self.stored)
 
 
 class SchedulerSide:
@@ -108,7 +116,7 @@ class SchedulerSide:
         there = self._there(usable, pin=request.request_id)
         found = there.index(False) if False in there else len(there)
         tracked.pinned = any(there)
-        if self._config.async_store and self._pool.evidence.under_way()["store"]:
+        if self._config.async_store and self._config.slow_s and self._pool.evidence.under_way()["store"]:
             self._count({"lookups_beside_stores": 1}, tracked.settings)
         external = max(found * self._config.chunk_tokens - local, 0)
         tracked.matched = (local, external)
@@ -142,7 +150,7 @@ class SchedulerSide:
             if (tracked := self._requests.get(new.req_id)) is not None:
                 tracked.blocks = list(new.block_ids[0])
                 # newer runners take a resumed request for new
-                tracked.stored = min(tracked.stored, new.num_computed_tokens // self._config.chunk_tokens)
+                tracked.back_to(new.num_computed_tokens // self._config.chunk_tokens)
                 stores += self._advance(new.req_id, tracked, new.num_computed_tokens, output)
         cached = output.scheduled_cached_reqs
         for i, request_id in enumerate(cached.req_ids):
@@ -150,7 +158,7 @@ class SchedulerSide:
                 continue
             fresh = cached.new_block_ids[i]
             if request_id in cached.resumed_req_ids:
-                tracked.stored = min(tracked.stored, cached.num_computed_tokens[i] // self._config.chunk_tokens)
+                tracked.back_to(cached.num_computed_tokens[i] // self._config.chunk_tokens)
                 tracked.blocks = list(fresh[0]) if fresh else []
             elif fresh:
                 tracked.blocks += fresh[0]
@@ -248,9 +256,8 @@ class SchedulerSide:
             # A failed load that is recomputed steps back: what it stored since may be made of what was not there.
             void = tracked.keys[computed // chunk : tracked.stored]
             self._pool.forget(self._groups(void))
-            tracked.stored = computed // chunk
-        todo = range(tracked.stored, whole)
-        there = self._there([tracked.keys[index] for index in todo]) if todo else []
+            tracked.back_to(computed // chunk)
+        todo = self._lacking(tracked, range(tracked.stored, whole))
         tracked.stored = whole
         return [
             Store(
@@ -258,8 +265,18 @@ class SchedulerSide:
                 self._blocks(tracked, index, blocks_per_chunk), next(self._tags),
                 max(computed - index * chunk, 0), min(max((index + 1) * chunk - prompt, 0), chunk),
             )
-            for index, is_there in zip(todo, there, strict=True) if not is_there
+            for index in todo
         ]  # fmt: skip
+
+    def _lacking(self, tracked: Tracked, chunks: range) -> list[int]:
+        """Those that the pool lacks. It is asked for all whose tokens are known by now, since the step waits for it."""
+        if chunks.stop > tracked.asked:
+            asked = range(chunks.start, len(tracked.keys))
+            there = self._there([tracked.keys[index] for index in asked])
+            tracked.asked, tracked.lacking = asked.stop, {i for i, one in zip(asked, there, strict=True) if not one}
+        found = [index for index in chunks if index in tracked.lacking]
+        tracked.lacking -= {*found}
+        return found
 
     def _blocks(self, tracked: Tracked, chunk: int, number: int) -> list[int]:
         """Those of a chunk, ``number`` a chunk."""

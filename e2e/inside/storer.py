@@ -30,20 +30,25 @@ class Storer:
         self._put = put
         self._queue: queue.Queue[tuple[list[Copied], torch.cuda.Event | None] | None] = queue.Queue(_MOST)
         self._busy: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="embedded-storer", daemon=True)
         self._thread.start()
 
     def submit(self, copied: list[Copied], ready: torch.cuda.Event | None) -> None:
         """It is the storer's from now on. ``ready``: when a GPU has copied it."""
-        with self._lock:
+        with self._changed:
             self._busy.update(store.request for store, _ in copied)
         self._queue.put((copied, ready))
 
     def busy_for(self, request: str) -> bool:
         """Is a chunk of this request under way?"""
-        with self._lock:
+        with self._changed:
             return request in self._busy
+
+    def settle(self, limit_s: float) -> bool:
+        """Waits until nothing is under way. False: it still is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._busy, limit_s)
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
@@ -53,8 +58,9 @@ class Storer:
                     self._put(*item)
             except Exception:  # the thread must live on
                 log.exception("Storing %d chunks of %s failed", len(copied), copied[0][0].request)
-            with self._lock:
+            with self._changed:
                 self._busy -= Counter(store.request for store, _ in copied)
+                self._changed.notify_all()
 
     def close(self, limit_s: float = 5.0) -> None:
         """Stores what is left, as far as the limit goes."""

@@ -241,6 +241,11 @@ class Stores:
         if self._storer and self._rank.config.slow_s:
             self._closing.wait(self._rank.config.slow_s)
 
+    def settle(self, limit_s: float) -> None:
+        """Waits until all is stored that was computed, unless it is slow so that it is met under way."""
+        if self._storer and not self._rank.config.slow_s and not self._storer.settle(limit_s):
+            log.warning("Stores are still under way after %g s.", limit_s)
+
     def under_way(self, request: str) -> bool:
         return self._storer is not None and self._storer.busy_for(request)
 

@@ -216,6 +216,9 @@ class WorkerSide:
     def stores_under_way(self, request: str) -> bool:
         return self._stores.under_way(request)
 
+    def settle(self, limit_s: float) -> None:
+        self._stores.settle(limit_s)
+
     # reports
 
     def finished(self, finished_requests: set[str]) -> tuple[set[str], set[str]]:

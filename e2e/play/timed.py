@@ -55,6 +55,7 @@ class Branch:
         for prompts in self.prompts.values():
             for sender in senders.values():
                 sender.store(prompts)
+        engine.evidence.loads()  # a connector that stores beside the compute is done when it has told them
         if self.launched:
             record_copy(hear, engine, self.name)
         for prompts in self.prompts.values():  # first, since what the changed part takes says how many pairs it needs

@@ -131,3 +131,11 @@ def test_an_index_of_its_own_unless_it_is_given_one():
     assert parse(BASE, block_size=16).index == ""
     given = parse({**BASE, "embedded_index": "10.0.0.1:5555", "embedded_evict": True}, block_size=16)
     assert (given.index, given.evict, given.async_store) == ("10.0.0.1:5555", True, False)
+
+
+@pytest.mark.parametrize(("extra", "on_gpu", "beside"), [
+    ({}, False, False), ({}, True, True), ({"maru_async_store": False}, True, False),
+    ({"maru_enable_write_behind": True}, False, True),
+])  # fmt: skip
+def test_a_gpu_stores_beside_the_compute_unless_it_is_told_otherwise(extra, on_gpu, beside):
+    assert parse({**BASE, **extra}, block_size=16, on_gpu=on_gpu).async_store is beside

@@ -446,6 +446,62 @@ def test_a_store_may_be_under_way_when_its_request_has_ended_and_its_blocks_are_
     assert torch.equal(engine.kv(OTHER, 96), expected)
 
 
+@pytest.mark.parametrize(("more", "waits_for_it"), [({}, True), ({"embedded_slow_s": 0.001}, False)])
+def test_who_asks_what_happened_waits_for_stores_but_for_those_that_are_to_be_met_under_way(
+    tmp_path, more, waits_for_it
+):  # fmt: skip
+    begins = threading.Event()
+    index = index_of(1 << 24)
+
+    def waits(request):
+        if isinstance(request, p.Reserve):
+            begins.wait(30)
+        return index(request)
+
+    engine = Engine(tmp_path, index=waits, maru_async_store=True, **more)
+    _stored(engine)
+    settled = threading.Thread(target=engine.worker.settle, args=[30], daemon=True)
+    settled.start()
+    settled.join(0.2 if waits_for_it else 10)
+    assert settled.is_alive() is waits_for_it
+    assert engine.worker.stores_under_way("cold")
+    engine.worker.settle(0.01)
+    begins.set()
+    settled.join(10)
+    assert not settled.is_alive()
+    engine.worker.close()
+    assert engine.scheduler.matched(engine.request("rerun", **SETTINGS[0]), 0)[0] == 96
+
+
+def test_no_step_but_the_first_asks_the_index_what_is_there(tmp_path):
+    asked = []
+    index = index_of(1 << 24)
+
+    def counts(request):
+        asked.append(type(request))
+        return index(request)
+
+    engine = Engine(tmp_path, index=counts)
+    cold = engine.request("cold", 200, **SETTINGS[0])
+    engine.scheduler.matched(cold, 0)
+    asked.clear()
+    engine.compute(cold, [*range(1, 14)], [40] * 5)
+    assert asked.count(p.Find) == 1
+    cold.output = [*range(40)]  # two chunks more are known now
+    engine.compute(cold, [*range(1, 16)], [20, 20], start=200)
+    assert asked.count(p.Find) == 2
+    assert engine.pool.evidence.counters()["stored_chunks"] == 7
+
+
+def test_what_is_there_already_is_not_stored_again_and_what_lacks_is(tmp_path):
+    engine = Engine(tmp_path)
+    _stored(engine)
+    longer = engine.request("longer", 200, **SETTINGS[0])
+    engine.scheduler.matched(longer, 0)
+    engine.compute(longer, [*range(1, 14)], [50] * 4)
+    assert engine.pool.evidence.counters()["stored_chunks"] == 6, "three of the shorter, and the rest of the longer"
+
+
 def test_a_pool_that_holds_one_prompt_evicts_the_older_and_serves_the_newer(tmp_path):
     one_prompt = 3 * CHUNK * LAYERS * 2 * HEADS * DIM * 4
     engine = Engine(tmp_path, pool_size=one_prompt, embedded_evict=True)

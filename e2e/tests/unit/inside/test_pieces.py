@@ -4,7 +4,7 @@ import pytest
 
 from e2e.inside import pieces as cut
 from e2e.inside.config import RequestSettings
-from e2e.inside.pieces import ahead, pieces
+from e2e.inside.pieces import ahead, by_layers, pieces
 from e2e.inside.scheduler_side import Load
 
 LAYERS, CHUNK, CHUNK_BYTES = 3, 32, 1000
@@ -34,11 +34,19 @@ def test_every_token_of_every_layer_is_in_one_piece(storage_format, overlap, fir
         assert max(len(p.chunks) for p in found) <= max(most // CHUNK_BYTES, 1)
 
 
-def test_a_gpu_copies_layers_together_and_the_last_few_too():
+def test_a_gpu_copies_layers_together_but_for_the_first_and_the_last():
     load = _load(0, 64, storage_format="layerwise", overlap=True, load="async")
-    found = pieces(load, layers=7, together=3, chunk_tokens=CHUNK, chunk_bytes=CHUNK_BYTES)
-    assert [[*p.layers] for p in found] == [[0, 1, 2], [3, 4, 5], [6]]
+    found = pieces(load, layers=9, together=3, chunk_tokens=CHUNK, chunk_bytes=CHUNK_BYTES)
+    assert [[*p.layers] for p in found] == [[0], [1, 2, 3], [4, 5, 6], [7], [8]]
     assert {p.chunks for p in found} == {range(2)}
+
+
+@pytest.mark.parametrize("together", [1, 2, 8])
+@pytest.mark.parametrize("layers", range(1, 7))
+def test_each_layer_is_in_one_group(layers, together):
+    found = by_layers(layers, together)
+    assert [layer for group in found for layer in group] == [*range(layers)]
+    assert all(1 <= len(group) <= together for group in found)
 
 
 def test_a_planted_fault_gets_all_at_once():
