@@ -2,11 +2,12 @@
 
 python -m e2e.tests.benchmarks.ttft [--rounds N,N] [--lengths N,N] [--layouts NHD,HND] [--model DIR] [--attention NAME]
 
-All engines are started first, two a layout, and one of them is asked at a time. In a round each is asked a new prompt:
-the one without a connector twice, which is the noise, and the other in each storage format cold, again from its local
-cache, and from the pool in each way of loading, one of them once more. Who is asked first rotates. Printed are medians,
-and medians of the ratios of a round with their 95 % interval. Exit code 1 where an answer is not that without a
-connector, token for token, or was served by anything else than it should; a ratio fails nothing.
+All engines are started first, two a layout, and one of them is asked at a time. In a round each is asked a new prompt,
+or several at once: the one without a connector twice, which is the noise, and the other in each storage format cold,
+again from its local cache, and from the pool in each way of loading, one of them once more. Who is asked first rotates.
+Printed are medians, and medians of the ratios of a round with their 95 % interval. Exit code 1 where an answer was
+served by anything else than it should be or, to a prompt alone, is not the one without a connector, token for token; a
+ratio fails nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import json
 import os
 import random
+import statistics
 import sys
 import tempfile
 import time
@@ -22,7 +24,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from functools import partial
+from itertools import chain, cycle, product
 from pathlib import Path
 
 import torch
@@ -55,19 +58,23 @@ LIMIT = 1.15
 
 @dataclass(frozen=True)
 class Asked:
-    """``served``: of its tokens from a cache, as the engine tells; ``least``, ``most``: as it should be."""
+    """At once. ``least``, ``most``: of each from a cache, as it should be."""
 
-    answer: Completion
+    answers: Sequence[Completion]
     least: int
     most: int
 
     @property
     def seconds(self) -> float:
-        return (self.answer.first_ns - self.answer.sent_ns) / 1e9
+        """Until a first token, in the mean."""
+        return statistics.fmean(answer.first_ns - answer.sent_ns for answer in self.answers) / 1e9
 
     @property
-    def served(self) -> bool:
-        return self.least <= (self.answer.cached_tokens or 0) <= self.most
+    def served_otherwise(self) -> int:
+        return sum(not self.least <= (answer.cached_tokens or 0) <= self.most for answer in self.answers)
+
+    def other(self, of: Asked) -> int:
+        return sum(one.token_ids != other.token_ids for one, other in zip(self.answers, of.answers, strict=True))
 
 
 @dataclass(frozen=True)
@@ -79,49 +86,55 @@ class Pair:
     connector: EngineClient
     rate: float
 
-    def round(self, prompt: Sequence[int], number: int) -> dict[str, Asked]:
+    def round(self, prompts: Sequence[Sequence[int]], number: int, *, baseline: bool) -> dict[str, Asked]:
         """By name: a format and how it was asked, or one of ``BASELINES``."""
-        groups = [*BASELINES, *FORMATS]
+        groups = [*(BASELINES if baseline else ()), *FORMATS]
         turn = number % len(groups)
         found: dict[str, Asked] = {}
         for name in [*groups[turn:], *groups[:turn]]:
-            salt = f"{number} {name}"
-            found |= self._loads(prompt, salt, name, number) if name in FORMATS else {name: self._cold(prompt, salt)}
+            salt = f"{number} {len(prompts)} {name}"
+            if name in FORMATS:
+                found |= self._loads(prompts, salt, name, number)
+            else:
+                found[name] = Asked(_ask(self.baseline, prompts, salt, None), 0, 0)
         return found
 
-    def _cold(self, prompt: Sequence[int], salt: str) -> Asked:
-        return Asked(self._ask(self.baseline, prompt, salt, None), 0, 0)
-
-    def _loads(self, prompt: Sequence[int], salt: str, form: str, number: int) -> dict[str, Asked]:
-        whole, names = (len(prompt) - 1) // CHUNK * CHUNK, [*LOADS]
-        params = {"storage_format": form, "cell": form}
-        found = {f"{form} cold": Asked(self._ask(self.connector, prompt, salt, params), 0, 0)}
+    def _loads(self, prompts: Sequence[Sequence[int]], salt: str, form: str, number: int) -> dict[str, Asked]:
+        length, names = len(prompts[0]), [*LOADS]
+        whole, params = (length - 1) // CHUNK * CHUNK, {"storage_format": form, "cell": form}
+        found = {f"{form} cold": Asked(_ask(self.connector, prompts, salt, params), 0, 0)}
         self.connector.collective_rpc("rig_evidence", 0)  # waits until all of it is stored
-        found[f"{form} local"] = Asked(self._ask(self.connector, prompt, salt, params), whole, len(prompt))
+        found[f"{form} local"] = Asked(_ask(self.connector, prompts, salt, params), whole, length)
         for name in [*names[number % len(names) :], *names[: number % len(names)]]:
             self.connector.reset_prefix_cache()
-            answer = self._ask(self.connector, prompt, salt, {**params, **LOADS[name]})
-            found[f"{form} {name}"] = Asked(answer, whole, whole)
+            answers = _ask(self.connector, prompts, salt, {**params, **LOADS[name]})
+            found[f"{form} {name}"] = Asked(answers, whole, whole)
         return found
 
-    def _ask(self, client: EngineClient, prompt: Sequence[int], salt: str, params) -> Completion:
-        time.sleep(PAUSE_S)
-        return ask(client, list(prompt), salt=salt, params=params, max_tokens=OUTPUT)
+
+def _ask(client: EngineClient, prompts: Sequence[Sequence[int]], salt: str, params) -> list[Completion]:
+    time.sleep(PAUSE_S)
+    with ThreadPoolExecutor(len(prompts)) as threads:
+        one = partial(ask, client, salt=salt, params=params, max_tokens=OUTPUT)
+        return [*threads.map(one, map(list, prompts))]
 
 
-def played(pairs: Sequence[Pair], rounds: int, tokens: int) -> Iterator[dict[str, dict[str, Asked]]]:
+def played(
+    pairs: Sequence[Pair], rounds: int, tokens: int, at_once: int, *, baseline: bool
+) -> Iterator[dict[str, dict[str, Asked]]]:  # fmt: skip
     """Each round's answers, by layout."""
     for number in range(rounds):
-        chance = random.Random(f"{tokens} {number}")
-        prompt = [chance.randrange(1000, 40_000) for _ in range(tokens)]
-        yield {pair.layout: pair.round(prompt, number) for pair in pairs}
+        chance = random.Random(f"{tokens} {at_once} {number}")
+        prompts = [[chance.randrange(1000, 40_000) for _ in range(tokens)] for _ in range(at_once)]
+        yield {pair.layout: pair.round(prompts, number, baseline=baseline) for pair in pairs}
 
 
 def figures(rounds: Sequence[Mapping[str, Asked]], copied_s: float) -> dict[str, object]:
-    """Of one layout and length. ``copied_s``: what its bytes take in one large copy."""
+    """Of one layout, length and number at once. ``copied_s``: what the bytes of all take in one large copy."""
 
     def ratio(one: str, other: str) -> Figure | None:
-        return figure(each[one].seconds / each[other].seconds for each in rounds)
+        known = [each for each in rounds if one in each and other in each]
+        return figure(each[one].seconds / each[other].seconds for each in known)
 
     def against_limit(form: str) -> Figure | None:
         limits = (each[f"{form} local"].seconds + LIMIT * copied_s for each in rounds)
@@ -137,20 +150,21 @@ def figures(rounds: Sequence[Mapping[str, Asked]], copied_s: float) -> dict[str,
             f"{form} kernel / index": ratio(f"{form} external", f"{form} index"),
             f"{form} overlapped / beside": ratio(f"{form} overlapped", f"{form} beside"),
         }  # fmt: skip
+    like = BASELINES[0] if BASELINES[0] in rounds[0] else f"{FORMATS[0]} cold"
     return {
-        "rounds": len(rounds), "copied_s": copied_s,
+        "rounds": len(rounds), "at_once": len(rounds[0][like].answers), "copied_s": copied_s,
         "ttft_s": {name: asdict(figure(each[name].seconds for each in rounds)) for name in rounds[0]},
-        "ratios": {name: asdict(each) for name, each in found.items()},
-        "other_answers": sum(
-            asked.answer.token_ids != each[BASELINES[0]].answer.token_ids for each in rounds for asked in each.values()
-        ),
-        "served_otherwise": sum(not asked.served for each in rounds for asked in each.values()),
+        "ratios": {name: asdict(each) for name, each in found.items() if each},
+        "other_answers": sum(asked.other(each[like]) for each in rounds for asked in each.values()),
+        "served_otherwise": sum(asked.served_otherwise for each in rounds for asked in each.values()),
     }  # fmt: skip
 
 
 def printed(layout: str, tokens: int, told: Mapping[str, object]) -> None:
-    print(f"\n{tokens} tokens, {layout}, {told['rounds']} rounds; all bytes in one copy {told['copied_s']:.4f} s; "
-          f"{told['other_answers']} other answers, {told['served_otherwise']} served otherwise")  # fmt: skip
+    print(
+        f"\n{tokens} tokens, {told['at_once']} at once, {layout}, {told['rounds']} rounds; their bytes in one copy "
+        f"{told['copied_s']:.4f} s; {told['other_answers']} other answers, {told['served_otherwise']} served otherwise"
+    )
     print("  " + ", ".join(f"{name} {each['median']:.3f}" for name, each in told["ttft_s"].items()))
     for name, each in told["ratios"].items():
         about = f" ({each['low']:.3f} to {each['high']:.3f})" if each["low"] is not None else ""
@@ -177,23 +191,27 @@ def kv_bytes(client: EngineClient, tokens: int) -> float:
 def main(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--lengths", default="4105,16393", help="tokens")
-    parser.add_argument("--rounds", default="10", help="of each length, or of all")
+    parser.add_argument("--rounds", default="10", help="of each length, and so on for each number at once")
+    parser.add_argument("--at-once", default="1", help="prompts; several numbers are measured one after the other")
     parser.add_argument("--layouts", default="NHD,HND")
     parser.add_argument("--step", type=int, default=512, help="tokens that a forward computes at most")
     parser.add_argument("--model", help="folder [the tests' own]")
     parser.add_argument("--attention", default="FLASH_ATTN" if torch.cuda.is_available() else "strided")
-    parser.add_argument("--kv-gib", type=float, default=5.0, help="of each engine's cache, and of each pool")
+    parser.add_argument("--kv-gib", type=float, default=5.0, help="cache of an engine, and of a pool")
+    parser.add_argument(
+        "--baseline-kv-gib", type=float, help="cache of one without a connector, not asked for more [as the others']"
+    )
     parser.add_argument("--out", type=Path, default=None)
     flags = parser.parse_args(given)
     out = flags.out or Path(tempfile.mkdtemp(prefix="ttft-"))
     out.mkdir(parents=True, exist_ok=True)
-    on_gpu, size = torch.cuda.is_available(), int(flags.kv_gib * 2**30)
-    lengths, layouts = [*map(int, flags.lengths.split(","))], flags.layouts.split(",")
-    rounds = [*map(int, flags.rounds.split(","))]
+    on_gpu, layouts = torch.cuda.is_available(), flags.layouts.split(",")
+    lengths, rounds, at_once = ([*map(int, each.split(","))] for each in (flags.lengths, flags.rounds, flags.at_once))
+    size, small = (int((each or flags.kv_gib) * 2**30) for each in (flags.kv_gib, flags.baseline_kv_gib))
     many = 2 * len(layouts) if on_gpu else 1
     about = {
         "device": "cuda" if on_gpu else "cpu", "dtype": "bfloat16", "attention": flags.attention, "start": "stock",
-        "kv_cache_memory_bytes": size, "model": flags.model or tiny_model(), "max_num_batched_tokens": flags.step,
+        "model": flags.model or tiny_model(), "max_num_batched_tokens": flags.step,
         "max_model_len": max(lengths) + OUTPUT + 1, "beside": many,
     }  # fmt: skip
     found: dict[str, object] = {"model": Path(about["model"]).name, "step": flags.step}
@@ -203,21 +221,28 @@ def main(given: Sequence[str]) -> int:
         configs = chain.from_iterable((None, connector(engines, stack, out, layout, size)) for layout in layouts)
         with ThreadPoolExecutor(many) as starting:
             begun = [
-                starting.submit(stack.enter_context, engines(connector=config, layout=layouts[at // 2], **about))
+                starting.submit(
+                    stack.enter_context,
+                    engines(connector=config, layout=layouts[at // 2], **about,
+                            kv_cache_memory_bytes=size if config else small),
+                )
                 for at, config in enumerate(configs)
             ]  # fmt: skip
             clients = [each.result() for each in begun]
         copies = [client.collective_rpc("rig_copy")[0] for client in clients[1::2]]
         rates = [copy["bytes"] / copy["seconds"] for copy in copies]
         pairs = [Pair(*each) for each in zip(layouts, clients[::2], clients[1::2], rates, strict=True)]
-        for at, tokens in enumerate(lengths):
-            [*played(pairs, 1, tokens + 1)]  # the first of a shape may compile something
-            seen = [*played(pairs, rounds[at % len(rounds)], tokens)]
-            size = kv_bytes(clients[1], tokens)
+        for tokens in lengths:  # the first of a shape may compile something
+            [*played(pairs, 1, tokens + 1, 1, baseline=True)]
+        each_byte = kv_bytes(clients[1], CHUNK) / CHUNK
+        for (number, tokens), many in zip(product(at_once, lengths), cycle(rounds)):
+            bytes_of_all = each_byte * tokens * number
+            seen = [*played(pairs, many, tokens, number, baseline=bytes_of_all < small)]
             for pair in pairs:
-                told = figures([each[pair.layout] for each in seen], size / pair.rate)
-                found[f"{tokens} {pair.layout}"] = told
-                failed += told["other_answers"] + told["served_otherwise"]
+                told = figures([each[pair.layout] for each in seen], bytes_of_all / pair.rate)
+                found[f"{tokens} x {number} {pair.layout}"] = told
+                # beside others an engine computes in other batches, and may round otherwise
+                failed += told["served_otherwise"] + (told["other_answers"] if number == 1 else 0)
                 printed(pair.layout, tokens, told)
             (out / "ttft.json").write_text(json.dumps(found, indent=1))
     return int(failed > 0)
