@@ -24,7 +24,8 @@ from e2e.inside.storer import Copied, Storer
 
 #: Requests whose stored keys are remembered while a fault is planted.
 _REMEMBERED = 64
-#: A GPU is given so many chunks at once, and copies so many such lots while the index is asked for the next one's room.
+#: A GPU is given so many chunks at once, of some steps where each completes fewer, and copies so many such lots while
+#: the index is asked for the next one's room.
 _LOT, _AHEAD = 8, 2
 #: Why a chunk is not there -> words for the log.
 WHY_NOT = {
@@ -56,7 +57,7 @@ class Stores:
         on_gpu = rank.device.type == "cuda"
         self._lot, self._ahead = (_LOT, _AHEAD) if on_gpu else (1, 0)
         self._stream = torch.cuda.Stream(rank.device) if on_gpu else None
-        self._storer = Storer(self._put_beside) if rank.config.async_store else None
+        self._storer = Storer(self._put_beside, lot=self._lot) if rank.config.async_store else None
         # while a fault is planted
         self._late: list[tuple[int, Store, torch.Tensor]] = []
         self._storing: dict[str, int] = {}

@@ -176,6 +176,27 @@ def test_chunks_that_go_in_lots_come_back(tmp_path, monkeypatch, storage_format,
     assert counters["stored_bytes"] == 160 * LAYERS * 2 * HEADS * DIM * 4
 
 
+@pytest.mark.parametrize("storage_format", ["chunkwise", "layerwise"])
+def test_chunks_of_several_steps_that_go_in_one_lot_come_back(tmp_path, monkeypatch, storage_format):
+    monkeypatch.setattr("e2e.inside.storer._LINGER_S", 60)
+    settings = {**SETTINGS[0], "storage_format": storage_format}
+    engine = Engine(tmp_path, maru_async_store=True)
+    stores, lots, begin = engine.worker._stores, [], engine.worker._stores._begin
+    monkeypatch.setattr(stores, "_begin", lambda lot, staged: lots.append(len(lot)) or begin(lot, staged))
+    monkeypatch.setattr(stores, "_lot", 4)  # as on a GPU
+    monkeypatch.setattr(stores._storer, "_lot", 4)
+    cold, rerun = engine.request("cold", 190, **settings), engine.request("rerun", 190, **settings)
+    blocks, other = [5, 9, 2, 30, 31, 7, 8, 11, 10, 13, 15, 14], [40, 12, 50, 51, 3, 60, 61, 62, 45, 44, 47, 46]
+    engine.scheduler.matched(cold, 0)
+    engine.compute(cold, blocks, [64, 64, 62])
+    expected = engine.kv(blocks, 160)
+    engine.poison(blocks)  # they are another's while it is stored
+    engine.worker.settle(30)
+    assert lots == [4, 1]
+    assert engine.load(rerun, other) == 160
+    assert torch.equal(engine.kv(other, 160), expected)
+
+
 def test_a_load_has_ended_once_its_last_layer_lies_there():
     """Not later: the step that waited for that layer is the one that journals it."""
     job = Job(load=None, slots=torch.empty(0), layers=2, overlap=True, scene=None)
