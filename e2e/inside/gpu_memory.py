@@ -10,7 +10,7 @@ import ctypes
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 
@@ -23,6 +23,8 @@ from e2e.inside.placement.base import raw
 log = logging.getLogger("vllm.maru_e2e.pool")
 _MIX, _WORD = "mix:", (1 << 64) - 1
 _TO_DEVICE = 1  # cudaMemcpyHostToDevice
+#: Where it begins in the region, and a [n, size] tensor.
+Run = tuple[int, torch.Tensor]
 
 
 class OnGpu:
@@ -75,7 +77,7 @@ class OnGpu:
                 room.copy_(rows.view(-1), non_blocking=True)
 
     def read(self, starts: Sequence[int], buffers: Sequence[torch.Tensor]) -> None:
-        for start, stride, rows in strided([*runs(buffers, starts)]):
+        for start, stride, rows in strided(runs(buffers, starts)):
             if stride and not self._ring and copied_2d(self._bytes.data_ptr() + start, stride, rows):
                 continue
             for number, row in enumerate(rows):
@@ -110,7 +112,7 @@ def _unpin(region: torch.Tensor) -> None:
     torch.cuda.cudart().cudaHostUnregister(region.data_ptr())
 
 
-def runs(buffers: Sequence[torch.Tensor], starts: Sequence[int] | None = None) -> Iterator[tuple[int, torch.Tensor]]:
+def runs(buffers: Sequence[torch.Tensor], starts: Sequence[int] | None = None) -> Iterator[Run]:
     """(start of the first, [n, size] tensor without a copy) of all buffers, in order: as few as there are runs of one
     size that are neighbours in memory, and in the region where ``starts`` says where they are there."""
     first = 0
@@ -129,25 +131,34 @@ def runs(buffers: Sequence[torch.Tensor], starts: Sequence[int] | None = None) -
         first = at
 
 
-def strided(found: Sequence[tuple[int, torch.Tensor]]) -> Iterator[tuple[int, int, torch.Tensor]]:
+def strided(found: Iterable[Run]) -> Iterator[tuple[int, int, torch.Tensor]]:
     """(start of the first, from one to the next, [n, size] tensor without a copy) of what ``runs`` found: as few as
     there are whose parts are of one size, neighbours in memory, and equally far apart in the region."""
-    first = 0
-    for at in range(1, len(found) + 1):
-        (start, rows), gone = found[first], at - first
-        size = rows.numel()
-        stride = found[first + 1][0] - start if gone > 1 or at < len(found) else 0
-        if at < len(found):
-            place, other = found[at]
-            if (
-                other.numel() == size
-                and place == start + gone * stride > start
-                and other.data_ptr() == rows.data_ptr() + gone * size
-                and other.untyped_storage().data_ptr() == rows.untyped_storage().data_ptr()
-            ):
-                continue
-        yield start, stride if gone > 1 else 0, rows.as_strided((gone, size), (size, 1))
-        first = at
+    together: list[Run] = []
+    for run in found:
+        if together and not _goes_on(together, run):
+            yield _joined(together)
+            together = []
+        together.append(run)
+    if together:
+        yield _joined(together)
+
+
+def _goes_on(together: Sequence[Run], run: Run) -> bool:
+    (first, rows), (start, more), size = together[0], run, together[0][1].numel()
+    stride = together[1][0] - first if len(together) > 1 else start - first
+    return (
+        more.numel() == size
+        and start == first + len(together) * stride > first
+        and more.data_ptr() == rows.data_ptr() + len(together) * size
+        and more.untyped_storage().data_ptr() == rows.untyped_storage().data_ptr()
+    )
+
+
+def _joined(together: Sequence[Run]) -> tuple[int, int, torch.Tensor]:
+    (first, rows), size = together[0], together[0][1].numel()
+    stride = together[1][0] - first if len(together) > 1 else 0
+    return first, stride, rows.as_strided((len(together), size), (size, 1))
 
 
 def copied_2d(source: int, stride: int, rows: torch.Tensor) -> bool:

@@ -51,7 +51,7 @@ def _rows(count: int) -> list[torch.Tensor]:
 )
 def test_what_lies_equally_far_apart_is_copied_in_one_go(starts, found):
     rows = _rows(len(starts))
-    seen = [*strided([*runs(rows, [start * OBJECT for start in starts])])]
+    seen = [*strided(runs(rows, [start * OBJECT for start in starts]))]
     assert [(start // OBJECT, stride // OBJECT, len(each)) for start, stride, each in seen] == found
     region = torch.arange(64 * OBJECT).to(torch.uint8)
     for start, stride, each in seen:
@@ -63,7 +63,7 @@ def test_what_lies_equally_far_apart_is_copied_in_one_go(starts, found):
 
 def test_buffers_that_are_no_neighbours_are_copied_one_by_one():
     rows = _rows(4)
-    assert [len(each) for _, _, each in strided([*runs(rows[::2], [0, 4 * OBJECT])])] == [1, 1]
+    assert [len(each) for _, _, each in strided(runs(rows[::2], [0, 4 * OBJECT]))] == [1, 1]
 
 
 def test_without_a_runtime_that_can_rows_are_copied_by_torch(monkeypatch):
