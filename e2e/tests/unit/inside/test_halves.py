@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -448,16 +449,20 @@ def test_shares_of_several_ranks_count_only_when_one_step_wrote_them(tmp_path):
     assert engine.scheduler._there(["k"]) == [True]
 
 
-def test_a_store_may_be_under_way_when_its_request_has_ended_and_its_blocks_are_anothers(tmp_path):
-    begins = threading.Event()
+def _gives_room(when: threading.Event) -> Callable[[p.AnyRequest], object]:
     index = index_of(1 << 24)
 
     def waits(request):
         if isinstance(request, p.Reserve):
-            begins.wait(30)
+            when.wait(30)
         return index(request)
 
-    engine = Engine(tmp_path, index=waits, maru_async_store=True)
+    return waits
+
+
+def test_a_store_may_be_under_way_when_its_request_has_ended_and_its_blocks_are_anothers(tmp_path):
+    begins = threading.Event()
+    engine = Engine(tmp_path, index=_gives_room(begins), maru_async_store=True)
     expected = _stored(engine)
     engine.poison(COLD)
     assert engine.scheduler.matched(engine.request("at once", **SETTINGS[0]), 0) == (0, False)
@@ -472,14 +477,7 @@ def test_who_asks_what_happened_waits_for_stores_but_for_those_that_are_to_be_me
     tmp_path, more, waits_for_it
 ):  # fmt: skip
     begins = threading.Event()
-    index = index_of(1 << 24)
-
-    def waits(request):
-        if isinstance(request, p.Reserve):
-            begins.wait(30)
-        return index(request)
-
-    engine = Engine(tmp_path, index=waits, maru_async_store=True, **more)
+    engine = Engine(tmp_path, index=_gives_room(begins), maru_async_store=True, **more)
     _stored(engine)
     settled = threading.Thread(target=engine.worker.settle, args=[30], daemon=True)
     settled.start()
