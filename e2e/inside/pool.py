@@ -179,12 +179,13 @@ class Putting:
             if reserved is None:
                 self._why[number] = "lost"
                 continue
-            self._pool.evidence.count({"evictions": len(reserved.evicted)})
             self._evicted += reserved.evicted
             if reserved.rooms is None:
                 self._why[number] = "no_room"
             else:
                 self._rooms[number] = reserved.rooms
+        gone = sum(len(reserved.evicted) for reserved in answers if reserved is not None)
+        self._pool.evidence.count({"evictions": gone})
 
     def write(self) -> None:
         starts, buffers = [], []
