@@ -63,8 +63,8 @@ class Answering:
 
 @dataclass
 class Tracked:
-    """``request``: vLLM's own, whose tokens grow. ``lacking``: of the chunks before ``asked`` those that the pool had
-    not when it was asked, and that are still to be stored."""
+    """``request``: vLLM's own, whose tokens grow. ``lacking``: of the chunks before ``asked``, as far as they are
+    still to be looked at, those that the pool had not when it was asked."""
 
     request: object
     settings: RequestSettings
@@ -274,9 +274,7 @@ class SchedulerSide:
             asked = range(chunks.start, len(tracked.keys))
             there = self._there([tracked.keys[index] for index in asked])
             tracked.asked, tracked.lacking = asked.stop, {i for i, one in zip(asked, there, strict=True) if not one}
-        found = [index for index in chunks if index in tracked.lacking]
-        tracked.lacking -= {*found}
-        return found
+        return [index for index in chunks if index in tracked.lacking]
 
     def _blocks(self, tracked: Tracked, chunk: int, number: int) -> list[int]:
         """Those of a chunk, ``number`` a chunk."""
