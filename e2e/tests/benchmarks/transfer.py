@@ -33,6 +33,8 @@ from e2e.inside.scheduler_side import Load, Store
 from e2e.inside.worker_side import WorkerSide
 
 BLOCK, CHUNK, REPEATS = 16, 256, 5
+#: For one store. Seconds.
+LIMIT_S = 60.0
 WAYS = [
     {"storage_format": form, "placement": placement, "load": load, "overlap": overlap}
     for form in ("chunkwise", "layerwise")
@@ -92,8 +94,7 @@ class Bench:
         self.worker.begin_step(stores, set())
         self.worker.end_step()
         free = time.perf_counter() - began
-        while self.worker.stores_under_way(f"r{number}"):
-            time.sleep(0.0005)
+        self.worker.settle(LIMIT_S)
         return free, time.perf_counter() - began
 
     def load(self, number: int, stored: int, way: dict[str, object]) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import statistics
 import sys
@@ -22,23 +21,19 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain, cycle, product
+from itertools import cycle, product
 from pathlib import Path
 
 import torch
 
-from e2e.base.connector import ConnectorConfig
 from e2e.base.speed import Figure, figure
-from e2e.connectors.table import load
-from e2e.grid.cells import expand
-from e2e.grid.selection import Selection
 from e2e.replay.client import EngineClient
 from e2e.replay.stream import Completion
-from e2e.stack.store import Store
-from e2e.tests.engine.engines import Engines, ask, engines_of
+from e2e.stack.model_facts import model_facts
+from e2e.tests.engine.engines import Engines, ask, embedded_on, engines_of
 from e2e.tests.engine.tiny import tiny_model
 
 CHUNK, OUTPUT, PAUSE_S = 256, 4, 0.05
@@ -52,6 +47,8 @@ LOADS: Mapping[str, Mapping[str, object]] = {
     "beside": {"load": "async", "placement": "kernel"},
     "overlapped": {"load": "async", "placement": "kernel", "overlap": True, "pace_s": 0},
 }
+#: Of a cache and a pool, for the blocks and chunks of which a prompt fills a part.
+SPARE = 1.25
 #: What an external hit may take of the bytes' time in one large copy, beyond a local one.
 LIMIT = 1.15
 
@@ -112,7 +109,7 @@ class Pair:
         return found
 
 
-def _ask(client: EngineClient, prompts: Sequence[Sequence[int]], salt: str, params) -> list[Completion]:
+def _ask(client: EngineClient, prompts: Sequence[Sequence[int]], salt: str, params: Mapping | None) -> list[Completion]:
     time.sleep(PAUSE_S)
     with ThreadPoolExecutor(len(prompts)) as threads:
         one = partial(ask, client, salt=salt, params=params, max_tokens=OUTPUT)
@@ -171,73 +168,74 @@ def printed(layout: str, tokens: int, told: Mapping[str, object]) -> None:
         print(f"  {name:45} {each['median']:.3f}{about}", flush=True)
 
 
-def connector(engines: Engines, stack: ExitStack, folder: Path, layout: str, size: int) -> ConnectorConfig:
-    """On a store of its own of ``size`` bytes, in memory that a GPU can pin."""
-    store = stack.enter_context(
-        Store(layout, parent=Path("/dev/shm"), ledger=engines.ledger, environ=dict(os.environ),
-              log_dir=folder / "logs", record=lambda kind, **data: None)
-    )  # fmt: skip
-    adapter = replace(load("embedded", pool_bytes=size), evicts=True)
-    cell = expand(Selection(), adapter).cells[0]
-    return store.give(adapter.config(cell, pool_dir=str(store.folder), block_size=16))
-
-
-def kv_bytes(client: EngineClient, tokens: int) -> float:
-    """That so many tokens have, of what the connector has stored so far."""
-    told = client.collective_rpc("rig_evidence", 0)[0]["counters"]
-    return told["stored_bytes"] / told["stored_chunks"] * (tokens // CHUNK)
+@contextmanager
+def started(
+    engines: Engines, out: Path, layouts: Sequence[str], size: int, small: int, **about: object
+) -> Iterator[list[Pair]]:  # fmt: skip
+    """``size``: bytes of a connector's pool, in memory that a GPU can pin, and of its engine's cache; ``small``: of the
+    cache of one without. ``about``: settings of EngineSpec."""
+    with ExitStack() as stack:
+        stores = [stack.enter_context(engines.store(layout, out, pools=Path("/dev/shm"))) for layout in layouts]
+        begun = []
+        with ThreadPoolExecutor(int(about["beside"])) as starting:
+            for layout, store in zip(layouts, stores, strict=True):
+                for config, cache in ((None, small), (embedded_on(store, size, embedded_evict=True), size)):
+                    one = engines(connector=config, layout=layout, kv_cache_memory_bytes=cache, **about)
+                    begun.append(starting.submit(stack.enter_context, one))
+        clients = [each.result() for each in begun]
+        copies = [client.collective_rpc("rig_copy")[0] for client in clients[1::2]]
+        rates = [copy["bytes"] / copy["seconds"] for copy in copies]
+        yield [Pair(*each) for each in zip(layouts, clients[::2], clients[1::2], rates, strict=True)]
 
 
 def main(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--lengths", default="4105,16393", help="tokens")
+    parser.add_argument(
+        "--lengths", default="4105,16393", help="tokens, of which those too long for the model are left out"
+    )
     parser.add_argument("--rounds", default="10", help="of each length, and so on for each number at once")
     parser.add_argument("--at-once", default="1", help="prompts; several numbers are measured one after the other")
     parser.add_argument("--layouts", default="NHD,HND")
     parser.add_argument("--step", type=int, default=512, help="tokens that a forward computes at most")
     parser.add_argument("--model", help="folder [the tests' own]")
     parser.add_argument("--attention", default="FLASH_ATTN" if torch.cuda.is_available() else "strided")
-    parser.add_argument("--kv-gib", type=float, default=5.0, help="cache of an engine, and of a pool")
+    parser.add_argument("--kv-gib", type=float, help="cache of an engine, and of a pool [what the most tokens need]")
     parser.add_argument(
         "--baseline-kv-gib", type=float, help="cache of one without a connector, not asked for more [as the others']"
     )
     parser.add_argument("--out", type=Path, default=None)
     flags = parser.parse_args(given)
+    on_gpu, layouts = torch.cuda.is_available(), flags.layouts.split(",")
+    asked, rounds, at_once = ([*map(int, each.split(","))] for each in (flags.lengths, flags.rounds, flags.at_once))
+    model = flags.model or tiny_model()
+    facts = model_facts(model)
+    if facts is None:
+        parser.error(f"the config.json of {model} does not tell its layers and heads; name a model's folder.")
+    lengths = [tokens for tokens in asked if tokens + 1 + OUTPUT <= (facts.max_tokens or tokens + 1 + OUTPUT)]
+    if not lengths:
+        parser.error(f"{model} takes {facts.max_tokens} tokens, prompt and answer; give shorter --lengths.")
+    if left := [str(tokens) for tokens in asked if tokens not in lengths]:
+        print(f"Left out, too long for the model: {', '.join(left)} tokens.")
     out = flags.out or Path(tempfile.mkdtemp(prefix="ttft-"))
     out.mkdir(parents=True, exist_ok=True)
-    on_gpu, layouts = torch.cuda.is_available(), flags.layouts.split(",")
-    lengths, rounds, at_once = ([*map(int, each.split(","))] for each in (flags.lengths, flags.rounds, flags.at_once))
-    size, small = (int((each or flags.kv_gib) * 2**30) for each in (flags.kv_gib, flags.baseline_kv_gib))
-    many = 2 * len(layouts) if on_gpu else 1
+    of_token = facts.kv_bytes_per_token(2)
+    needed = SPARE * max(lengths) * max(at_once) * of_token
+    size = int(flags.kv_gib * 2**30 if flags.kv_gib else needed)
+    small = int(flags.baseline_kv_gib * 2**30) if flags.baseline_kv_gib else size
+    beside = 2 * len(layouts) if on_gpu else 1
     about = {
         "device": "cuda" if on_gpu else "cpu", "dtype": "bfloat16", "attention": flags.attention, "start": "stock",
-        "model": flags.model or tiny_model(), "max_num_batched_tokens": flags.step,
-        "max_model_len": max(lengths) + OUTPUT + 1, "beside": many,
+        "model": model, "max_num_batched_tokens": flags.step,
+        "max_model_len": max(lengths) + OUTPUT + 1, "beside": beside,
     }  # fmt: skip
-    found: dict[str, object] = {"model": Path(about["model"]).name, "step": flags.step}
+    found: dict[str, object] = {"model": Path(model).name, "step": flags.step}
     failed = 0
-    with ExitStack() as stack:
-        engines = stack.enter_context(engines_of(out))
-        configs = chain.from_iterable((None, connector(engines, stack, out, layout, size)) for layout in layouts)
-        with ThreadPoolExecutor(many) as starting:
-            begun = [
-                starting.submit(
-                    stack.enter_context,
-                    engines(connector=config, layout=layouts[at // 2], **about,
-                            kv_cache_memory_bytes=size if config else small),
-                )
-                for at, config in enumerate(configs)
-            ]  # fmt: skip
-            clients = [each.result() for each in begun]
-        copies = [client.collective_rpc("rig_copy")[0] for client in clients[1::2]]
-        rates = [copy["bytes"] / copy["seconds"] for copy in copies]
-        pairs = [Pair(*each) for each in zip(layouts, clients[::2], clients[1::2], rates, strict=True)]
+    with engines_of(out) as engines, started(engines, out, layouts, size, small, **about) as pairs:
         for tokens in lengths:  # the first of a shape may compile something
-            [*played(pairs, 1, tokens + 1, 1, baseline=True)]
-        each_byte = kv_bytes(clients[1], CHUNK) / CHUNK
-        for (number, tokens), many in zip(product(at_once, lengths), cycle(rounds)):
-            bytes_of_all = each_byte * tokens * number
-            seen = [*played(pairs, many, tokens, number, baseline=bytes_of_all < small)]
+            [*played(pairs, 1, tokens + 1, 1, baseline=of_token * tokens < small)]
+        for (number, tokens), times in zip(product(at_once, lengths), cycle(rounds)):
+            bytes_of_all = of_token * tokens * number
+            seen = [*played(pairs, times, tokens, number, baseline=bytes_of_all < small)]
             for pair in pairs:
                 told = figures([each[pair.layout] for each in seen], bytes_of_all / pair.rate)
                 found[f"{tokens} x {number} {pair.layout}"] = told
@@ -245,6 +243,7 @@ def main(given: Sequence[str]) -> int:
                 failed += told["served_otherwise"] + (told["other_answers"] if number == 1 else 0)
                 printed(pair.layout, tokens, told)
             (out / "ttft.json").write_text(json.dumps(found, indent=1))
+    print(f"\nall figures: {out / 'ttft.json'}")
     return int(failed > 0)
 
 

@@ -9,20 +9,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from e2e.connectors.embedded import INDEX
-from e2e.connectors.table import load
-from e2e.grid.cells import expand
-from e2e.grid.selection import Selection
-from e2e.stack.store import Store
 from e2e.tests.cxl.guest import GROUPS, everything, get, opened, put
 from e2e.tests.cxl.host import DEVICE, ROOT, SIZE, does, started
-from e2e.tests.engine.engines import ask, prompts
+from e2e.tests.engine.engines import ask, embedded_on, prompts
 from e2e.waits import Outcome, wait
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -86,13 +81,8 @@ def test_whoever_maps_the_file_is_one_more_host(memory, index):
 @pytest.mark.engine
 def test_an_engine_and_a_guest_load_what_the_other_stores(memory, engine, tmp_path):
     (asked,) = prompts([SERVED + 9])
-    adapter = load("embedded", pool_bytes=SIZE)
-    with Store(
-        "cxl", parent=tmp_path, ledger=engine.ledger, environ=dict(os.environ), log_dir=tmp_path / "logs",
-        record=lambda kind, **data: None,
-    ) as store:  # fmt: skip
-        config = adapter.config(expand(Selection(), adapter).cells[0], pool_dir=str(store.folder), block_size=16)
-        placed = store.give(replace(config, extra={**config.extra, "embedded_pool_path": str(memory)}))
+    with engine.store("cxl", tmp_path) as store:
+        placed = embedded_on(store, SIZE, embedded_pool_path=str(memory))
         index = store.addresses[INDEX]
         with engine(connector=placed) as client:
             cold = ask(client, asked, max_tokens=4)

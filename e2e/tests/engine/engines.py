@@ -6,17 +6,22 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from e2e.base.connector import ConnectorConfig
 from e2e.base.event import Event
 from e2e.base.program import Text
+from e2e.connectors.table import load
+from e2e.grid.cells import expand
+from e2e.grid.selection import Selection
 from e2e.replay.client import EngineClient
 from e2e.replay.prompts import build_prompts, folder_tokenizer, read_documents
 from e2e.stack.ledger import Ledger
 from e2e.stack.model import prepare_model
 from e2e.stack.process import ProcessLauncher
 from e2e.stack.spec import EngineSpec
+from e2e.stack.store import Store
 from e2e.stack.zygote import Zygote
 
 PROMPTS = Path(__file__).resolve().parents[2] / "prompts"
@@ -60,6 +65,20 @@ class Engines:
         with launcher.start(EngineSpec(**spec), log_path=self.logs / f"{spec['name']}.log", record=record) as started:
             started.wait_ready(240)
             yield EngineClient(started.url, timeout_s=120)
+
+    def store(self, name: str, folder: Path, *, pools: Path | None = None) -> Store:
+        """Its logs are in ``folder``, and so is its pool unless ``pools`` says where."""
+        return Store(
+            name, parent=pools or folder, ledger=self.ledger, environ=self.environ, log_dir=folder / "logs",
+            record=lambda kind, **data: None,
+        )  # fmt: skip
+
+
+def embedded_on(store: Store, pool_bytes: int, **more: object) -> ConnectorConfig:
+    """The embedded connector of an engine on this store. ``more``: keys of its configuration."""
+    adapter = load("embedded", pool_bytes=pool_bytes)
+    config = adapter.config(expand(Selection(), adapter).cells[0], pool_dir=str(store.folder), block_size=16)
+    return store.give(replace(config, extra={**config.extra, **more}))
 
 
 @contextmanager

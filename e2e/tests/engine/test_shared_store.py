@@ -3,18 +3,14 @@ bytes, and never a hang."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
 
 from e2e.connectors.embedded import INDEX
-from e2e.connectors.table import load
-from e2e.grid.cells import expand
-from e2e.grid.selection import Selection
 from e2e.stack.owned import MARK, marked
 from e2e.stack.store import Store
-from e2e.tests.engine.engines import ask, prompts
+from e2e.tests.engine.engines import ask, embedded_on, prompts
 from e2e.waits import Outcome, wait
 
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
@@ -23,20 +19,14 @@ SERVED = 1024
 
 @pytest.fixture
 def store(engine, tmp_path):
-    with Store(
-        "shared", parent=tmp_path, ledger=engine.ledger, environ=dict(os.environ), log_dir=tmp_path / "logs",
-        record=lambda kind, **data: None,
-    ) as store:  # fmt: skip
+    with engine.store("shared", tmp_path) as store:
         yield store
 
 
 def on(store: Store, **more):
     """The embedded connector of an engine on this store. Where its scheduler finds the index again before its worker
     does, a load fails, and is recomputed."""
-    adapter = load("embedded", pool_bytes=128 << 20)
-    cell = expand(Selection(), adapter).cells[0]
-    config = adapter.config(cell, pool_dir=str(store.folder), block_size=16)
-    return store.give(replace(config, extra={**config.extra, **more}, load_failure_policy="recompute"))
+    return replace(embedded_on(store, 128 << 20, **more), load_failure_policy="recompute")
 
 
 def again(client, asked, *, cold, cached: int) -> None:

@@ -19,13 +19,9 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from e2e.connectors.table import load
-from e2e.grid.cells import expand
-from e2e.grid.selection import Selection
 from e2e.replay.client import EngineClient
 from e2e.replay.stream import Completion
-from e2e.stack.store import Store
-from e2e.tests.engine.engines import Engines, ask
+from e2e.tests.engine.engines import Engines, ask, embedded_on
 from e2e.tests.engine.tiny import tiny_model
 
 #: One load in so many is spoilt, by the key of its last chunk, once the file is there: the connector's own fault, but
@@ -68,17 +64,11 @@ def on_one_store(
     its folder is made. ``more``: settings of EngineSpec."""
     (folder / "canary_faulty.py").write_text(FAULTY)
     flag = folder / "fault"
-    with Store(
-        "canary", parent=pools or folder, ledger=engines.ledger, environ=dict(os.environ), log_dir=folder / "logs",
-        record=lambda kind, **data: None,
-    ) as store:  # fmt: skip
-        adapter = load("embedded", pool_bytes=pool_bytes)
-        config = adapter.config(expand(Selection(), adapter).cells[0], pool_dir=str(store.folder), block_size=16)
-        config = store.give(config)
+    with engines.store("canary", folder, pools=pools) as store:
+        config = embedded_on(store, pool_bytes, embedded_evict=True, embedded_fault="rare_bit_flip")
         path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
         config = replace(
             config, module_path="canary_faulty",
-            extra={**config.extra, "embedded_evict": True, "embedded_fault": "rare_bit_flip"},
             env={**config.env, "PYTHONPATH": os.pathsep.join(path), "CANARY_TEST_FAULT": str(flag)},
         )  # fmt: skip
         more = {"layout": "NHD", "start": "stock", **more}

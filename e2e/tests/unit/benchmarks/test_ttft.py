@@ -1,0 +1,50 @@
+"""The benchmark's figures, from answers of known times."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e.replay.stream import Completion
+from e2e.tests.benchmarks.ttft import BASELINES, FORMATS, LOADS, Asked, figures
+
+MS = 10**6
+#: Of each way: milliseconds until a first token, and tokens from a cache.
+ROUND = {
+    **dict.fromkeys(BASELINES, (800, 0)),
+    **{f"{form} cold": (880, 0) for form in FORMATS},
+    **{f"{form} local": (60, 512) for form in FORMATS},
+    **{f"{form} {name}": (100, 512) for form in FORMATS for name in LOADS},
+}
+
+
+def asked(ms: int, cached: int, *, least: int, token: int = 7) -> Asked:
+    answer = Completion((token,), (), (), "length", 520, cached, 0, ms * MS, ms * MS)
+    return Asked([answer, answer], least, least)
+
+
+def a_round(**other: int) -> dict[str, Asked]:
+    return {name: asked(ms, cached, least=cached, **other) for name, (ms, cached) in ROUND.items()}
+
+
+def test_ratios_are_of_a_round_and_the_limit_is_a_local_hit_and_the_copy():
+    told = figures([a_round()] * 3, copied_s=0.04)
+    ratios = {name: each["median"] for name, each in told["ratios"].items()}
+    assert ratios["chunkwise cold / baseline"] == pytest.approx(1.1)
+    assert ratios["baseline / layerwise external"] == pytest.approx(8.0)
+    assert ratios["layerwise external / (local + 1.15 copy)"] == pytest.approx(100 / (60 + 1.15 * 40))
+    assert (told["rounds"], told["at_once"]) == (3, 2)
+    assert (told["other_answers"], told["served_otherwise"]) == (0, 0)
+
+
+def test_what_is_answered_or_served_otherwise_is_counted():
+    wrong = {**a_round(), "layerwise index": asked(100, 512, least=512, token=8)}
+    short = {**a_round(), "chunkwise overlapped": asked(100, 256, least=512)}
+    told = figures([wrong, short], copied_s=0.04)
+    assert (told["other_answers"], told["served_otherwise"]) == (2, 2)
+
+
+def test_without_a_baseline_nothing_is_held_against_one_and_answers_against_the_first():
+    told = figures([{name: each for name, each in a_round().items() if name not in BASELINES}], copied_s=0.04)
+    assert not [name for name in told["ratios"] if "baseline" in name]
+    assert told["ratios"]["layerwise kernel / index"]["median"] == 1.0
+    assert told["other_answers"] == 0
