@@ -2,12 +2,12 @@
 
 python -m e2e.tests.benchmarks.ttft [--rounds N,N] [--lengths N,N] [--layouts NHD,HND] [--model DIR] [--attention NAME]
 
-All engines are started first, two a layout, and one of them is asked at a time. In a round each is asked a new prompt,
-or several at once: the one without a connector twice, which is the noise, and the other in each storage format cold,
-again from its local cache, and from the pool in each way of loading, one of them once more. Who is asked first rotates.
-Printed are medians, and medians of the ratios of a round with their 95 % interval. Exit code 1 where an answer was
-served by anything else than it should be or, to a prompt alone, is not the one without a connector, token for token; a
-ratio fails nothing.
+Two engines of a layout stand at a time, and one of them is asked. In a round each is asked a new prompt, or several at
+once: the one without a connector twice, which is the noise, and the other without being stored, which is what the two
+engines differ by, and in each storage format cold, again from its local cache, and from the pool in each way of
+loading, one of them once more. Who is asked first rotates. Printed are medians, and medians of the ratios of a round
+with their 95 % interval. Exit code 1 where an answer was served by anything else than it should be or, to a prompt
+alone, is not the one without a connector, token for token; a ratio fails nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from e2e.tests.engine.tiny import tiny_model
 
 CHUNK, OUTPUT, PAUSE_S = 256, 4, 0.05
 FORMATS = ("chunkwise", "layerwise")
-BASELINES = ("baseline", "baseline again")
+BASELINES, UNSTORED = ("baseline", "baseline again"), "unstored"
 #: Ways of loading, of which the first two are the same.
 LOADS: Mapping[str, Mapping[str, object]] = {
     "external": {"load": "sync", "placement": "kernel"},
@@ -47,6 +47,8 @@ LOADS: Mapping[str, Mapping[str, object]] = {
     "beside": {"load": "async", "placement": "kernel"},
     "overlapped": {"load": "async", "placement": "kernel", "overlap": True, "pace_s": 0},
 }
+#: Settings that the connector refuses: it has nothing to do with such a request.
+REFUSED: Mapping[str, object] = {"storage_format": "none"}
 #: Of a cache and a pool, for the blocks and chunks of which a prompt fills a part.
 SPARE = 1.25
 #: What an external hit may take of the bytes' time in one large copy, beyond a local one.
@@ -78,14 +80,13 @@ class Asked:
 class Pair:
     """Engines of one layout. ``rate``: bytes a second of one large copy in the connector's."""
 
-    layout: str
     baseline: EngineClient
     connector: EngineClient
     rate: float
 
-    def round(self, prompts: Sequence[Sequence[int]], number: int, *, baseline: bool) -> dict[str, Asked]:
-        """By name: a format and how it was asked, or one of ``BASELINES``."""
-        groups = [*(BASELINES if baseline else ()), *FORMATS]
+    def round(self, prompts: Sequence[Sequence[int]], number: int) -> dict[str, Asked]:
+        """By name: a format and how it was asked, one of ``BASELINES``, or ``UNSTORED``."""
+        groups = [*BASELINES, UNSTORED, *FORMATS]
         turn = number % len(groups)
         found: dict[str, Asked] = {}
         for name in [*groups[turn:], *groups[:turn]]:
@@ -93,7 +94,8 @@ class Pair:
             if name in FORMATS:
                 found |= self._loads(prompts, salt, name, number)
             else:
-                found[name] = Asked(_ask(self.baseline, prompts, salt, None), 0, 0)
+                client, params = (self.connector, REFUSED) if name == UNSTORED else (self.baseline, None)
+                found[name] = Asked(_ask(client, prompts, salt, params), 0, 0)
         return found
 
     def _loads(self, prompts: Sequence[Sequence[int]], salt: str, form: str, number: int) -> dict[str, Asked]:
@@ -116,43 +118,50 @@ def _ask(client: EngineClient, prompts: Sequence[Sequence[int]], salt: str, para
         return [*threads.map(one, map(list, prompts))]
 
 
-def played(
-    pairs: Sequence[Pair], rounds: int, tokens: int, at_once: int, *, baseline: bool
-) -> Iterator[dict[str, dict[str, Asked]]]:  # fmt: skip
-    """Each round's answers, by layout."""
+def played(pair: Pair, rounds: int, tokens: int, at_once: int) -> list[dict[str, Asked]]:
+    """Each round's answers."""
+    found = []
     for number in range(rounds):
         chance = random.Random(f"{tokens} {at_once} {number}")
         prompts = [[chance.randrange(1000, 40_000) for _ in range(tokens)] for _ in range(at_once)]
-        yield {pair.layout: pair.round(prompts, number, baseline=baseline) for pair in pairs}
+        found.append(pair.round(prompts, number))
+    return found
 
 
 def figures(rounds: Sequence[Mapping[str, Asked]], copied_s: float) -> dict[str, object]:
-    """Of one layout, length and number at once. ``copied_s``: what the bytes of all take in one large copy."""
+    """Of one layout, length and number at once. ``copied_s``: what the bytes of all take in one large copy. A round's
+    baseline is the mean of both."""
+
+    def seconds(each: Mapping[str, Asked], name: str) -> float:
+        return statistics.fmean(each[one].seconds for one in (BASELINES if name == "baseline" else (name,)))
 
     def ratio(one: str, other: str) -> Figure | None:
-        known = [each for each in rounds if one in each and other in each]
-        return figure(each[one].seconds / each[other].seconds for each in known)
+        return figure(seconds(each, one) / seconds(each, other) for each in rounds)
 
     def against_limit(form: str) -> Figure | None:
         limits = (each[f"{form} local"].seconds + LIMIT * copied_s for each in rounds)
         return figure(each[f"{form} external"].seconds / limit for each, limit in zip(rounds, limits, strict=True))
 
-    found: dict[str, Figure | None] = {"baseline again / baseline": ratio(*reversed(BASELINES))}
+    again = (each[BASELINES[1]].seconds / each[BASELINES[0]].seconds for each in rounds)
+    found = {
+        "baseline again / the first": figure(again),
+        f"{UNSTORED} / baseline": ratio(UNSTORED, "baseline"),
+    }
     for form in FORMATS:
         found |= {
-            f"{form} cold / baseline": ratio(f"{form} cold", BASELINES[0]),
-            f"baseline / {form} external": ratio(BASELINES[0], f"{form} external"),
+            f"{form} cold / {UNSTORED}": ratio(f"{form} cold", UNSTORED),
+            f"{form} cold / baseline": ratio(f"{form} cold", "baseline"),
+            f"baseline / {form} external": ratio("baseline", f"{form} external"),
             f"{form} external / (local + {LIMIT} copy)": against_limit(form),
             f"{form} external again / external": ratio(f"{form} external again", f"{form} external"),
             f"{form} kernel / index": ratio(f"{form} external", f"{form} index"),
             f"{form} overlapped / beside": ratio(f"{form} overlapped", f"{form} beside"),
-        }  # fmt: skip
-    like = BASELINES[0] if BASELINES[0] in rounds[0] else f"{FORMATS[0]} cold"
+        }
     return {
-        "rounds": len(rounds), "at_once": len(rounds[0][like].answers), "copied_s": copied_s,
+        "rounds": len(rounds), "at_once": len(rounds[0][UNSTORED].answers), "copied_s": copied_s,
         "ttft_s": {name: asdict(figure(each[name].seconds for each in rounds)) for name in rounds[0]},
-        "ratios": {name: asdict(each) for name, each in found.items() if each},
-        "other_answers": sum(asked.other(each[like]) for each in rounds for asked in each.values()),
+        "ratios": {name: asdict(each) for name, each in found.items()},
+        "other_answers": sum(asked.other(each[BASELINES[0]]) for each in rounds for asked in each.values()),
         "served_otherwise": sum(asked.served_otherwise for each in rounds for asked in each.values()),
     }  # fmt: skip
 
@@ -169,23 +178,22 @@ def printed(layout: str, tokens: int, told: Mapping[str, object]) -> None:
 
 
 @contextmanager
-def started(
-    engines: Engines, out: Path, layouts: Sequence[str], size: int, small: int, **about: object
-) -> Iterator[list[Pair]]:  # fmt: skip
-    """``size``: bytes of a connector's pool, in memory that a GPU can pin, and of its engine's cache; ``small``: of the
-    cache of one without. ``about``: settings of EngineSpec."""
+def started(engines: Engines, out: Path, layout: str, size: int, **about: object) -> Iterator[Pair]:
+    """``size``: bytes of an engine's cache, and of the pool, in memory that a GPU can pin. ``about``: settings of
+    EngineSpec."""
     with ExitStack() as stack:
-        stores = [stack.enter_context(engines.store(layout, out, pools=Path("/dev/shm"))) for layout in layouts]
-        begun = []
+        store = stack.enter_context(engines.store(layout, out, pools=Path("/dev/shm")))
         with ThreadPoolExecutor(int(about["beside"])) as starting:
-            for layout, store in zip(layouts, stores, strict=True):
-                for config, cache in ((None, small), (embedded_on(store, size, embedded_evict=True), size)):
-                    one = engines(connector=config, layout=layout, kv_cache_memory_bytes=cache, **about)
-                    begun.append(starting.submit(stack.enter_context, one))
-        clients = [each.result() for each in begun]
-        copies = [client.collective_rpc("rig_copy")[0] for client in clients[1::2]]
-        rates = [copy["bytes"] / copy["seconds"] for copy in copies]
-        yield [Pair(*each) for each in zip(layouts, clients[::2], clients[1::2], rates, strict=True)]
+            begun = [
+                starting.submit(
+                    stack.enter_context,
+                    engines(connector=config, layout=layout, kv_cache_memory_bytes=size, **about),
+                )
+                for config in (None, embedded_on(store, size, embedded_evict=True))
+            ]
+        baseline, connector = (each.result() for each in begun)
+        (copy, *_) = connector.collective_rpc("rig_copy")
+        yield Pair(baseline, connector, copy["bytes"] / copy["seconds"])
 
 
 def main(given: Sequence[str]) -> int:
@@ -199,13 +207,10 @@ def main(given: Sequence[str]) -> int:
     parser.add_argument("--step", type=int, default=512, help="tokens that a forward computes at most")
     parser.add_argument("--model", help="folder [the tests' own]")
     parser.add_argument("--attention", default="FLASH_ATTN" if torch.cuda.is_available() else "strided")
-    parser.add_argument("--kv-gib", type=float, help="cache of an engine, and of a pool [what the most tokens need]")
-    parser.add_argument(
-        "--baseline-kv-gib", type=float, help="cache of one without a connector, not asked for more [as the others']"
-    )
+    parser.add_argument("--kv-gib", type=float, help="cache of an engine, and the pool [what the most tokens need]")
     parser.add_argument("--out", type=Path, default=None)
     flags = parser.parse_args(given)
-    on_gpu, layouts = torch.cuda.is_available(), flags.layouts.split(",")
+    on_gpu = torch.cuda.is_available()
     asked, rounds, at_once = ([*map(int, each.split(","))] for each in (flags.lengths, flags.rounds, flags.at_once))
     model = flags.model or tiny_model()
     facts = model_facts(model)
@@ -221,28 +226,26 @@ def main(given: Sequence[str]) -> int:
     of_token = facts.kv_bytes_per_token(2)
     needed = SPARE * max(lengths) * max(at_once) * of_token
     size = int(flags.kv_gib * 2**30 if flags.kv_gib else needed)
-    small = int(flags.baseline_kv_gib * 2**30) if flags.baseline_kv_gib else size
-    beside = 2 * len(layouts) if on_gpu else 1
     about = {
         "device": "cuda" if on_gpu else "cpu", "dtype": "bfloat16", "attention": flags.attention, "start": "stock",
         "model": model, "max_num_batched_tokens": flags.step,
-        "max_model_len": max(lengths) + OUTPUT + 1, "beside": beside,
+        "max_model_len": max(lengths) + OUTPUT + 1, "beside": 2 if on_gpu else 1,
     }  # fmt: skip
     found: dict[str, object] = {"model": Path(model).name, "step": flags.step}
     failed = 0
-    with engines_of(out) as engines, started(engines, out, layouts, size, small, **about) as pairs:
-        for tokens in lengths:  # the first of a shape may compile something
-            [*played(pairs, 1, tokens + 1, 1, baseline=of_token * tokens < small)]
-        for (number, tokens), times in zip(product(at_once, lengths), cycle(rounds)):
-            bytes_of_all = of_token * tokens * number
-            seen = [*played(pairs, times, tokens, number, baseline=bytes_of_all < small)]
-            for pair in pairs:
-                told = figures([each[pair.layout] for each in seen], bytes_of_all / pair.rate)
-                found[f"{tokens} x {number} {pair.layout}"] = told
-                # beside others an engine computes in other batches, and may round otherwise
-                failed += told["served_otherwise"] + (told["other_answers"] if number == 1 else 0)
-                printed(pair.layout, tokens, told)
-            (out / "ttft.json").write_text(json.dumps(found, indent=1))
+    with engines_of(out) as engines:
+        for layout in flags.layouts.split(","):
+            with started(engines, out, layout, size, **about) as pair:
+                for tokens in lengths:  # the first of a shape may compile something
+                    played(pair, 1, tokens + 1, 1)
+                for (number, tokens), times in zip(product(at_once, lengths), cycle(rounds)):
+                    seen = played(pair, times, tokens, number)
+                    told = figures(seen, of_token * tokens * number / pair.rate)
+                    found[f"{tokens} x {number} {layout}"] = told
+                    # beside others an engine computes in other batches, and may round otherwise
+                    failed += told["served_otherwise"] + (told["other_answers"] if number == 1 else 0)
+                    printed(layout, tokens, told)
+                    (out / "ttft.json").write_text(json.dumps(found, indent=1))
     print(f"\nall figures: {out / 'ttft.json'}")
     return int(failed > 0)
 
