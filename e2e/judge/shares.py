@@ -66,7 +66,7 @@ class Shares:
 
     def _of_length(self, pair: Mapping, length: int, samples: Sequence[Mapping[str, object]]) -> Share | None:
         ttft_s = statistics.median(statistics.fmean(sample["ttft_s"]) for sample in samples)
-        local_s = self.local_s.get((pair["a"], length))
+        local_s = self._local_s(pair, length)
         if self.axis == "placement":
             kernels = self.kernels_s.get((pair["branch"], length))
             seconds = kernels or self.placing_s.get((pair["a"], length))
@@ -77,6 +77,12 @@ class Shares:
         if not seconds or ttft_s <= 0:
             return None
         return Share(what, seconds, min(seconds / ttft_s, 1.0), self._at_copy_speed(seconds, local_s, samples[0]))
+
+    def _local_s(self, pair: Mapping, length: int) -> float | None:
+        """The quicker of both sides', one rerun each: with the slower one the most to be saved would be less than it
+        is. None where neither is known."""
+        known = {self.local_s.get((pair[side], length)) for side in ("a", "b")} - {None}
+        return min(known, default=None)
 
     def _at_copy_speed(self, seconds: float, local_s: float | None, sample: Mapping[str, object]) -> float | None:
         if not (local_s and self.copy_speed and self.token_bytes and sample["external"]):

@@ -66,7 +66,7 @@ def answers(effect: float, *, times: int, looks: int) -> list[tuple[str, int]]:
         rng, events = random.Random(seed), []
         for look in range(1, looks + 1):
             events += comparison(rng, effect=effect, pairs=10, look=look)
-            if settled(events, asked, {"branch": "x", "a": "one"}, 1):
+            if settled(events, asked, {"branch": "x", "a": "one", "b": "other"}, 1):
                 break
         answer = _answer("x", 1, None, _samples(events, "x"), asked, None)
         found.append((answer.answer, answer.look))
@@ -102,7 +102,7 @@ def test_pairs_are_drawn_on_while_the_changed_part_takes_less_than_can_be_told()
     """An effect of half the TTFT would be seen at once, and nothing of a part that takes 2 %."""
     took = {"branch": "x", "engine": "e", "cell": "one", "concurrency": 1, "length": 513}
     events = comparison(random.Random(3), effect=0.0, pairs=20, look=1)
-    pair, asked = {"branch": "x", "a": "one"}, Asked(2, 0.5, "placement")
+    pair, asked = {"branch": "x", "a": "one", "b": "other"}, Asked(2, 0.5, "placement")
     assert settled(events, asked, pair, 1)
     timed = Event("gain.timings", {**took, "loads": 10, "read_s": 0.1, "place_s": 0.012})
     assert not settled([*events, timed], asked, pair, 1)
