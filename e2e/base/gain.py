@@ -106,7 +106,8 @@ class Hidden:
 @dataclass(frozen=True)
 class Timeline:
     """One loaded request under the profiler. ``rows``: as recorded (kinds_gain.py), in microseconds. ``load_us``,
-    ``share``: as of ``Hidden``, of all layers; ``share`` is None where nothing was copied. ``layers``: of a load that
+    ``share``: as of ``Hidden``, of all layers; ``share`` is None where nothing was copied. ``all_us``: from the first
+    of all to the end of the forward, in which what the host does beside the load shows, too. ``layers``: of a load that
     was placed layer by layer."""
 
     branch: str
@@ -114,6 +115,7 @@ class Timeline:
     length: int
     load_us: float
     share: float | None
+    all_us: float
     layers: tuple[Hidden, ...]
     rows: Mapping[str, Sequence[tuple[float, float]]]
 

@@ -64,5 +64,6 @@ def _timeline(data: Mapping[str, object], layers: object) -> Timeline:
     single = [hidden(one, forward) for one in of] if len(of) == layers else []
     return Timeline(
         str(data["branch"]), str(data["side"]), int(data["length"]), load_us, covered / load_us if load_us else None,
+        max((end for _, end in forward), default=0.0),
         tuple(Hidden(n, took, part / took if took else 0.0) for n, (took, part) in enumerate(single)), rows,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from e2e.report.forms import Report
 from e2e.report.rows import no_speedup, seconds, share, times
 from e2e.report.sentences import headline, verdict_text
 
-SCHEMA = "maru-e2e/gain/2"
+SCHEMA = "maru-e2e/gain/3"
 #: What the rig's own connector is the double of.
 _REAL = load(DEFAULT).abilities.double_of
 DOUBLE = (

@@ -30,12 +30,13 @@ def table(found: Sequence[Timeline], names: Mapping[str, str]) -> Iterator[Block
         return
     yield Paragraph(
         "Of one loaded request each, alone and under the profiler, so slower than the timed ones: load is the time in "
-        "which something was copied to the GPU or placed, hidden the part of it during which the forward ran, too:"
+        "which something was copied to the GPU or placed, hidden the part of it during which the forward ran, too, and "
+        "all the time until the forward had ended:"
     )
-    headings = ("branch", "side", "tokens", "load, ms", "hidden", "not hidden, ms", "hidden by layer")
+    headings = ("branch", "side", "tokens", "load, ms", "hidden", "not hidden, ms", "all, ms", "hidden by layer")
     rows = [
         (each.branch, names[each.side], str(each.length), _ms(each.load_us), _share(each.share),
-         _ms(each.load_us * (1 - (each.share or 0.0))), _by_layer(each))
+         _ms(each.load_us * (1 - (each.share or 0.0))), _ms(each.all_us), _by_layer(each))
         for each in found
     ]  # fmt: skip
     yield Table(headings, rows, left=2, optional=("hidden by layer",))
@@ -92,7 +93,8 @@ def _by_layer(each: Timeline) -> str:
 def _told(each: Timeline) -> str:
     if each.share is None:
         return "nothing was loaded"
-    return f"{_share(each.share)} of a load of {_ms(each.load_us)} ms hid behind the forward"
+    hid = f"{_share(each.share)} of a load of {_ms(each.load_us)} ms hid behind the forward"
+    return f"{hid}, which had ended after {_ms(each.all_us)} ms"
 
 
 def _ms(us: float) -> str:

@@ -27,6 +27,7 @@ class ToldTimeline(Closed):
     length: int
     load_us: float
     share: float | None
+    all_us: float
     layers: list[Hidden]
 
 
@@ -39,7 +40,7 @@ class ProvenCell(Closed):
 
 
 class Gain(Closed):
-    schema: Literal["maru-e2e/gain/2"]
+    schema: Literal["maru-e2e/gain/3"]
     plan: Table
     measured_on: str
     cells: list[ProvenCell]
@@ -121,6 +122,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         **_SIDE,
         "load_us": "Microseconds in which something was copied to the GPU or placed.",
         "share": "Of it that during which the forward ran, too; null where nothing was loaded.",
+        "all_us": "Microseconds from the first of all to the end of the forward.",
         "layers": "The same by layer; empty where layers were not placed one by one.",
     },
     "Hidden": {"layer": "Number, from 0.", "load_us": "As of all layers.", "share": "As of all layers."},

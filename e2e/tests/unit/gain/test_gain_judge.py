@@ -234,7 +234,7 @@ def test_report_says_what_was_measured(monkeypatch, tmp_path):
     report.write(found, events, tmp_path)
     text = (tmp_path / "gain.md").read_text()
     assert report.DOUBLE in text
-    assert '"maru-e2e/gain/2"' in (tmp_path / "gain.json").read_text()
+    assert '"maru-e2e/gain/3"' in (tmp_path / "gain.json").read_text()
 
 
 def test_the_double_is_named_also_when_a_file_gave_it(monkeypatch, tmp_path):

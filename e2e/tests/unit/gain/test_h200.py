@@ -37,8 +37,9 @@ def test_an_overlapped_load_hides_what_docs_say():
     found = judge_gain(read(H200 / "8b-overlap.jsonl.gz"))
     (part,) = [each.share for each in found.answers if each.concurrency == 1 and each.length is None]
     assert part.share == pytest.approx(0.307, abs=0.001)
-    hidden = {(each.side, each.length): round(each.share, 3) for each in found.timelines}
-    assert hidden["b", 16393] == 0.001
+    told = {(each.side, each.length): (round(each.share, 3), round(each.all_us / 1e3)) for each in found.timelines}
+    assert told["a", 16393] == (0.0, 87)
+    assert told["b", 16393] == (0.001, 57)
 
 
 def test_first_tokens_came_when_docs_say_and_from_where_they_should():

@@ -39,6 +39,7 @@ def test_what_hides_is_what_the_forward_runs_beside():
     # of layer 0 nothing; of layer 1 120 to 205 of its 100 to 210; of layer 2 all from 250 on and 200 to 205
     assert found.layers == (Hidden(0, 110, 0), Hidden(1, 110, 85 / 110), Hidden(2, 110, 65 / 110))
     assert found.share == (205 - 120 + 310 - 250) / 310
+    assert found.all_us == 400
 
 
 def test_layers_are_told_only_where_each_was_placed_by_itself():
@@ -55,7 +56,7 @@ def test_of_a_connector_that_tells_no_placement_all_copies_are_the_load():
 def test_nothing_copied_has_no_share():
     (found,) = timelines(recorded({row: [] for row in ROWS}))
     assert (found.load_us, found.share) == (0, None)
-    assert "| HND | index | 4105 | 0.00 | - |" in markdown.render([*timeline.table([found], NAMES)])
+    assert "| HND | index | 4105 | 0.00 | - | 0.00 | 0.00 |" in markdown.render([*timeline.table([found], NAMES)])
     assert len([*timeline.pictures([found], NAMES)]) == 1
 
 
@@ -79,13 +80,13 @@ def test_shares_are_as_counted_moment_by_moment(load, forward):
 def test_a_report_says_how_much_hid_and_draws_it():
     found = timelines([*recorded(), *recorded({**ROWS, "placement": [(300, 310)]}, side="b")])
     said = markdown.render([*timeline.table(found, NAMES)])
-    assert "| HND | index | 4105 | 0.31 | 46.8 % | 0.17 | 0.0 % to 77.3 % of 3 |" in said
-    assert "| HND | kernel | 4105 | 0.31 | 46.8 % | 0.17 | - |" in said
+    assert "| HND | index | 4105 | 0.31 | 46.8 % | 0.17 | 0.40 | 0.0 % to 77.3 % of 3 |" in said
+    assert "| HND | kernel | 4105 | 0.31 | 46.8 % | 0.17 | 0.40 | - |" in said
     page = [*timeline.pictures(found, NAMES)]
     assert [type(block) for block in page[1:]] == [Plot, Fold]
     assert page[1].says == (
-        "HND, one request of 4105 tokens: index: 46.8 % of a load of 0.31 ms hid behind the forward; "
-        "kernel: 46.8 % of a load of 0.31 ms hid behind the forward."
+        "HND, one request of 4105 tokens: index: 46.8 % of a load of 0.31 ms hid behind the forward, which had ended "
+        "after 0.40 ms; kernel: 46.8 % of a load of 0.31 ms hid behind the forward, which had ended after 0.40 ms."
     )
     assert page[2].blocks[0].rows[1] == ("1", "110", "77.3 %")
     assert not [*timeline.table((), NAMES)]

@@ -219,7 +219,7 @@ def test_a_gain(tmp_path_factory, capsys, draw):
     ]
     launches = (Launches(draw(), "a", 513, draw(), 3.0, None, 2.0),)
     rows = {"to_device": [(0, 9)], "placement": [(9, 10)], "attention": [], "forward": [(5, 20)], "from_device": []}
-    drawn = Timeline(draw(), "a", 513, 10.0, 0.5, (Hidden(0, 10.0, 0.5),), rows)
+    drawn = Timeline(draw(), "a", 513, 10.0, 0.5, 20.0, (Hidden(0, 10.0, 0.5),), rows)
     events = hostile_run(draw)
     found = GainJudgement(
         plan, judge(events), tuple(answers), launches, (Overlap(draw(), draw(), 1, 1, 1),), timelines=(drawn,)
