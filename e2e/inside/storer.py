@@ -9,6 +9,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -52,10 +53,11 @@ class Storer:
 
     def settle(self, limit_s: float) -> bool:
         """Waits until nothing is under way. False: it still is."""
+        deadline = time.monotonic() + limit_s
         with contextlib.suppress(queue.Full):
             self._queue.put(_NOW, timeout=limit_s)
         with self._changed:
-            return self._changed.wait_for(lambda: not self._busy, limit_s)
+            return self._changed.wait_for(lambda: not self._busy, deadline - time.monotonic())
 
     def _run(self) -> None:
         more = True

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from e2e.inside.config import RequestSettings
 from e2e.replay.stream import Completion
-from e2e.tests.benchmarks.ttft import BASELINES, FORMATS, LOADS, UNSTORED, Asked, figures
+from e2e.tests.benchmarks.ttft import BASELINES, FORMATS, LOADS, REFUSED, UNSTORED, Asked, figures
 
 MS = 10**6
 #: Of each way: milliseconds until a first token, and tokens from a cache.
@@ -38,6 +39,12 @@ def test_ratios_are_of_a_round_and_the_limit_is_a_local_hit_and_the_copy():
     assert ratios["layerwise external / (local + 1.15 copy)"] == pytest.approx(100 / (60 + 1.15 * 40))
     assert (told["rounds"], told["at_once"]) == (3, 2)
     assert (told["other_answers"], told["served_otherwise"]) == (0, 0)
+
+
+def test_the_connector_has_nothing_to_do_with_what_is_not_to_be_stored():
+    """It serves what it refuses without the cache: test_halves.py."""
+    with pytest.raises(ValueError, match="storage_format is 'none'"):
+        RequestSettings().override(REFUSED)
 
 
 def test_what_is_answered_or_served_otherwise_is_counted():

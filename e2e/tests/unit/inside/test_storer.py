@@ -72,6 +72,9 @@ def test_a_limit_ends_the_waiting():
     storer.submit(_copied("a"), 0)
     assert not storer.settle(0.01)
     assert storer.busy_for("a")
+    for number in range(module._MOST - 1):  # beside what settle left there
+        storer.submit(_copied("a"), number)
+    assert not storer.settle(0.01), "nothing more goes into the queue"
     puts.may.set()
     assert storer.settle(30)
     storer.close()
